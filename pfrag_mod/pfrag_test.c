@@ -1,0 +1,943 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * In-kernel tests of the fragment cache: each promise of pfrag.h, and each way in
+ * which memory can be short. Loading runs them; KTAP goes to the kernel log, and a
+ * failure makes loading fail with -EIO.
+ *
+ * Expected figures are written out and not taken from pfrag.h: a block has 32768
+ * bytes and starts with 32769 references.
+ */
+#include <linux/completion.h>
+#include <linux/err.h>
+#include <linux/irqflags.h>
+#include <linux/kthread.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/prandom.h>
+#include <linux/ptr_ring.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/string.h>
+
+#include "pfrag.h"
+#include "pfrag_compat.h"
+#include "pfrag_internal.h"
+#include "pfrag_ktest.h"
+
+static unsigned int pfrag_test_steps = 100000;
+module_param_named(steps, pfrag_test_steps, uint, 0444);
+MODULE_PARM_DESC(steps, "Steps of the random test (default 100000)");
+
+static unsigned int pfrag_test_seed = 1;
+module_param_named(seed, pfrag_test_seed, uint, 0444);
+MODULE_PARM_DESC(seed, "Seed of the random test (default 1)");
+
+/* Each case starts with no block alive and no hook set, and leaves it so. */
+static void pfrag_test_reset_hooks(void)
+{
+	WRITE_ONCE(pfrag_hooks.nth, 0);
+	pfrag_hooks.times = 1;
+	pfrag_hooks.order0_only = false;
+	pfrag_hooks.pfmemalloc = false;
+}
+
+/* Let the Nth visit to the page allocator fail, and those after it. */
+static void pfrag_test_fail_visits(u32 nth, u32 times)
+{
+	pfrag_hooks.times = times;
+	WRITE_ONCE(pfrag_hooks.nth, nth);
+}
+
+static int pfrag_test_init_case(struct kunit *test)
+{
+	pfrag_test_reset_hooks();
+	return 0;
+}
+
+static void pfrag_test_exit_case(struct kunit *test)
+{
+	pfrag_test_reset_hooks();
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 0L);
+	KUNIT_EXPECT_EQ(test, pfrag_live_pages(), 0L);
+}
+
+static bool pfrag_test_same_cache(const struct pfrag_cache *a,
+				  const struct pfrag_cache *b)
+{
+	return a->block == b->block && a->left == b->left && a->bias == b->bias;
+}
+
+static struct page *pfrag_test_head(const void *va)
+{
+	return virt_to_head_page(va);
+}
+
+static void pfrag_test_layout(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, sizeof(struct pfrag_cache), (size_t)16);
+	KUNIT_EXPECT_EQ(test, (unsigned long)PFRAG_MAX_SIZE, 32768UL);
+}
+
+static void pfrag_test_drain_any_state(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	void *va;
+
+	memset(&nc, 0xff, sizeof(nc));
+	pfrag_cache_init(&nc);
+	pfrag_cache_drain(&nc);			/* fresh */
+	pfrag_cache_drain(&nc);			/* already drained */
+	KUNIT_EXPECT_FALSE(test, pfrag_cache_is_pfmemalloc(&nc));
+
+	va = pfrag_alloc(&nc, 100, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+	KUNIT_EXPECT_EQ(test, pfrag_live_pages(), 8L);
+	pfrag_cache_drain(&nc);			/* used */
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 0L);
+	pfrag_cache_drain(&nc);
+	pfrag_free(va);
+
+	va = pfrag_alloc(&nc, 100, GFP_KERNEL);	/* and usable again */
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+}
+
+/* Refused on a fresh cache and on one in use; neither changes. */
+static void pfrag_test_refuse(struct kunit *test, size_t size, size_t align)
+{
+	struct pfrag_cache nc, before;
+	void *va;
+
+	pfrag_cache_init(&nc);
+	before = nc;
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc_align(&nc, size, GFP_KERNEL, align),
+			    NULL);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_same_cache(&nc, &before));
+
+	va = pfrag_alloc(&nc, 100, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	before = nc;
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc_align(&nc, size, GFP_KERNEL, align),
+			    NULL);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_same_cache(&nc, &before));
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+}
+
+static void pfrag_test_bad_size(struct kunit *test)
+{
+	static const size_t pfrag_test_sizes[] = {
+		0, 32769, 65536, SIZE_MAX, SIZE_MAX - 63, (size_t)1 << 32,
+		((size_t)1 << 32) + 256,
+	};
+	struct pfrag_cache nc;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(pfrag_test_sizes); i++) {
+		pfrag_test_refuse(test, pfrag_test_sizes[i], 1);
+		pfrag_test_refuse(test, pfrag_test_sizes[i], 64);
+		pfrag_cache_init(&nc);
+		KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc(&nc, pfrag_test_sizes[i],
+						      GFP_KERNEL), NULL);
+	}
+}
+
+static void pfrag_test_bad_align(struct kunit *test)
+{
+	static const size_t pfrag_test_aligns[] = {
+		0, 3, 24, 4095, 65535, 65536, SIZE_MAX, (size_t)1 << 32,
+		(size_t)1 << 63,
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(pfrag_test_aligns); i++)
+		pfrag_test_refuse(test, 256, pfrag_test_aligns[i]);
+}
+
+/* Front to back with no gap, and then a block of its own for the next. */
+static void pfrag_test_sequence(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	char *first, *next;
+	unsigned int i;
+
+	pfrag_cache_init(&nc);
+	first = pfrag_alloc(&nc, 256, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, first);
+	KUNIT_EXPECT_EQ(test, (unsigned long)first & 32767, 0UL);
+	for (i = 1; i < 128; i++) {
+		next = pfrag_alloc(&nc, 256, GFP_KERNEL);
+		KUNIT_EXPECT_PTR_EQ(test, next, first + 256 * i);
+	}
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 32769);
+	KUNIT_EXPECT_EQ(test, nc.bias, 32769U - 128);
+
+	/* All alive: the cache takes a new block and leaves them this one. */
+	next = pfrag_alloc(&nc, 256, GFP_KERNEL);
+	KUNIT_EXPECT_PTR_NE(test, pfrag_test_head(next), pfrag_test_head(first));
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 128);
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+
+	for (i = 0; i < 127; i++)
+		pfrag_free(first + 256 * i);
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 1);
+	pfrag_free(first + 256 * 127);
+	pfrag_free(next);
+	pfrag_cache_drain(&nc);
+}
+
+/* The worst case for the references: every fragment is one byte. */
+static void pfrag_test_one_byte(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	char *first, *va;
+	unsigned int i;
+
+	pfrag_cache_init(&nc);
+	first = pfrag_alloc(&nc, 1, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, first);
+	for (i = 1; i < 32768; i++) {
+		va = pfrag_alloc(&nc, 1, GFP_KERNEL);
+		if (va != first + i)
+			KUNIT_EXPECT_PTR_EQ(test, va, first + i);
+	}
+	KUNIT_EXPECT_EQ(test, nc.bias, 1U);
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 32769);
+	pfrag_cache_drain(&nc);
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 32768);
+	for (i = 0; i < 32767; i++)
+		pfrag_free(first + i);
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 1);
+	pfrag_free(first + 32767);
+}
+
+static void pfrag_test_align_address(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	unsigned int shift, i;
+	size_t align;
+	char *odd, *va;
+
+	pfrag_cache_init(&nc);
+	for (i = 0; i < 20; i++) {
+		for (shift = 0; shift <= 15; shift++) {
+			align = (size_t)1 << shift;
+			odd = pfrag_alloc(&nc, 13, GFP_KERNEL);
+			KUNIT_ASSERT_NOT_ERR_OR_NULL(test, odd);
+			va = pfrag_alloc_align(&nc, 100, GFP_KERNEL, align);
+			KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+			KUNIT_EXPECT_EQ(test, (unsigned long)va & (align - 1),
+					0UL);
+			KUNIT_EXPECT_PTR_EQ(test, pfrag_test_head(va),
+					    pfrag_test_head(va + 99));
+			/* Behind the odd one, unless in another block. */
+			if (pfrag_test_head(odd) == pfrag_test_head(va) &&
+			    va > odd)
+				KUNIT_EXPECT_TRUE(test, va >= odd + 13);
+			pfrag_free(odd);
+			pfrag_free(va);
+		}
+	}
+	pfrag_cache_drain(&nc);
+}
+
+/* Only what is left behind the padding counts. */
+static void pfrag_test_align_at_end(struct kunit *test)
+{
+	struct pfrag_cache nc, before;
+	char *first, *va;
+
+	pfrag_cache_init(&nc);
+	first = pfrag_alloc(&nc, 32768 - 100, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, first);
+
+	/* 100 left, 36 of them padding: 64 fit, exactly. */
+	before = nc;
+	va = pfrag_alloc_align(&nc, 64, GFP_KERNEL, 64);
+	KUNIT_EXPECT_PTR_EQ(test, va, first + 32768 - 64);
+	KUNIT_EXPECT_EQ(test, nc.left, 0U);
+	pfrag_free(va);
+
+	/* Back to 100 left, less the reference that the 64 took: 65 do not. */
+	nc = before;
+	nc.bias--;
+	va = pfrag_alloc_align(&nc, 65, GFP_KERNEL, 64);
+	KUNIT_EXPECT_PTR_NE(test, pfrag_test_head(va), pfrag_test_head(first));
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(first)), 1);
+	pfrag_free(first);
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+}
+
+/* Larger than a page, by a byte and by much, and all of a block. */
+static const size_t pfrag_test_large_sizes[] = { 4097, 10048, 32768 };
+
+static void pfrag_test_large(struct kunit *test)
+{
+	static void *pfrag_test_vas[100];
+	void **vas = pfrag_test_vas;
+	struct pfrag_cache nc;
+	unsigned int i, j;
+
+	pfrag_cache_init(&nc);
+	for (i = 0; i < ARRAY_SIZE(pfrag_test_large_sizes); i++) {
+		for (j = 0; j < 100; j++) {
+			char *va = pfrag_alloc(&nc, pfrag_test_large_sizes[i], GFP_KERNEL);
+
+			vas[j] = va;
+			KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+			memset(va, j, pfrag_test_large_sizes[i]);
+			KUNIT_EXPECT_PTR_EQ(test, pfrag_test_head(va),
+					    pfrag_test_head(va + pfrag_test_large_sizes[i] - 1));
+		}
+		for (j = 0; j < 100; j++) {
+			KUNIT_EXPECT_PTR_EQ(test, memchr_inv(vas[j], j, pfrag_test_large_sizes[i]),
+					    NULL);
+			pfrag_free(vas[j]);
+		}
+	}
+	pfrag_cache_drain(&nc);
+}
+
+/* With no memory but single pages: small ones work, larger ones are NULL. */
+static void pfrag_test_order0_only(struct kunit *test)
+{
+	struct pfrag_cache nc, before;
+	unsigned int i;
+	char *first, *va, *next;
+
+	pfrag_hooks.order0_only = true;
+	pfrag_cache_init(&nc);
+	first = pfrag_alloc(&nc, 100, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, first);
+	KUNIT_EXPECT_EQ(test, pfrag_live_pages(), 1L);
+	KUNIT_EXPECT_EQ(test, compound_order(pfrag_test_head(first)), 0U);
+
+	before = nc;
+	for (i = 0; i < ARRAY_SIZE(pfrag_test_large_sizes); i++) {
+		va = pfrag_alloc(&nc, pfrag_test_large_sizes[i], GFP_KERNEL);
+		KUNIT_EXPECT_PTR_EQ(test, va, NULL);
+		va = pfrag_alloc_align(&nc, 100, GFP_KERNEL, 8192);
+		KUNIT_EXPECT_PTR_EQ(test, va, NULL);
+		KUNIT_EXPECT_TRUE(test, pfrag_test_same_cache(&nc, &before));
+	}
+	next = pfrag_alloc(&nc, 100, GFP_KERNEL);
+	KUNIT_EXPECT_PTR_EQ(test, next, first + 100);
+	pfrag_free(next);
+
+	/* A page holds 40 of 100 bytes. Started again while it can be … */
+	pfrag_free(first);
+	for (i = 0; i < 100; i++) {
+		next = pfrag_alloc(&nc, 100, GFP_KERNEL);
+		KUNIT_EXPECT_PTR_EQ(test, pfrag_test_head(next),
+				    pfrag_test_head(first));
+		pfrag_free(next);
+	}
+	/* … and with memory back, a large one replaces it. */
+	pfrag_hooks.order0_only = false;
+	va = pfrag_alloc(&nc, 32768, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+	KUNIT_EXPECT_EQ(test, pfrag_live_pages(), 8L);
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+}
+
+/* The first attempt is for 32 KiB, the second for just enough. */
+static void pfrag_test_fallback(struct kunit *test)
+{
+	static const struct {
+		size_t size;
+		size_t align;
+		long pages;
+	} pfrag_test_fallbacks[] = {
+		{ 1, 1, 1 }, { 4096, 1, 1 }, { 4097, 1, 2 }, { 8193, 1, 4 },
+		{ 16385, 1, 8 }, { 64, 8192, 2 }, { 32768, 32768, 8 },
+	};
+	struct pfrag_cache nc;
+	unsigned int i;
+	char *va;
+
+	pfrag_cache_init(&nc);
+	for (i = 0; i < ARRAY_SIZE(pfrag_test_fallbacks); i++) {
+		size_t size = pfrag_test_fallbacks[i].size;
+		size_t align = pfrag_test_fallbacks[i].align;
+
+		pfrag_test_fail_visits(1, 1);
+		va = pfrag_alloc_align(&nc, size, GFP_KERNEL,
+				       align);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+		KUNIT_EXPECT_EQ(test, pfrag_live_pages(), pfrag_test_fallbacks[i].pages);
+		KUNIT_EXPECT_EQ(test, (unsigned long)va & (align - 1),
+				0UL);
+		KUNIT_EXPECT_PTR_EQ(test, pfrag_test_head(va),
+				    pfrag_test_head(va + size - 1));
+		KUNIT_EXPECT_EQ(test, READ_ONCE(pfrag_hooks.nth), 0U);
+		pfrag_free(va);
+		pfrag_cache_drain(&nc);
+	}
+}
+
+/* Both attempts fail: NULL, the cache as it was, and no harm for the next. */
+static void pfrag_test_no_memory(struct kunit *test)
+{
+	struct pfrag_cache nc, before;
+	char *va, *rest, *next;
+
+	pfrag_cache_init(&nc);
+	before = nc;
+	pfrag_test_fail_visits(1, 2);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc(&nc, 100, GFP_KERNEL), NULL);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_same_cache(&nc, &before));
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 0L);
+
+	/* What is left in a block still serves those whom it can hold. */
+	va = pfrag_alloc(&nc, 32768 - 100, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	before = nc;
+	pfrag_test_fail_visits(1, PFRAG_HOOK_FOREVER);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc(&nc, 101, GFP_KERNEL), NULL);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc(&nc, 101, GFP_KERNEL | __GFP_ZERO),
+			    NULL);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_same_cache(&nc, &before));
+	rest = pfrag_alloc(&nc, 100, GFP_KERNEL);
+	KUNIT_EXPECT_PTR_EQ(test, rest, va + 32768 - 100);
+
+	/* Not even an empty block needs memory to start again. */
+	pfrag_free(va);
+	pfrag_free(rest);
+	next = pfrag_alloc(&nc, 32768, GFP_KERNEL);
+	KUNIT_EXPECT_PTR_EQ(test, next, va);
+	pfrag_free(next);
+	pfrag_cache_drain(&nc);
+}
+
+/* The Nth visit fails, and no other. */
+static void pfrag_test_nth_visit(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	unsigned int i;
+	char *va[4];
+
+	pfrag_cache_init(&nc);
+	pfrag_test_fail_visits(3, 1);
+	for (i = 0; i < 4; i++) {
+		va[i] = pfrag_alloc(&nc, 32768 - i, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va[i]);
+	}
+	KUNIT_EXPECT_EQ(test, READ_ONCE(pfrag_hooks.nth), 0U);
+	for (i = 0; i < 4; i++)
+		pfrag_free(va[i]);
+	pfrag_cache_drain(&nc);
+}
+
+static void pfrag_test_restart(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	struct page *head;
+	unsigned int i;
+	char *va;
+
+	pfrag_cache_init(&nc);
+	va = pfrag_alloc(&nc, 1000, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	head = pfrag_test_head(va);
+	pfrag_free(va);
+	/* No memory at all, and none is needed for a hundred blocks' worth. */
+	pfrag_test_fail_visits(1, PFRAG_HOOK_FOREVER);
+	for (i = 0; i < 3300; i++) {
+		va = pfrag_alloc(&nc, 1000, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+		KUNIT_EXPECT_PTR_EQ(test, pfrag_test_head(va), head);
+		KUNIT_EXPECT_EQ(test, (u32)page_count(head), nc.bias + 1);
+		pfrag_free(va);
+	}
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+	pfrag_cache_drain(&nc);
+}
+
+/*
+ * A reference taken behind the cache's back, as a cloned skb or a speculative get
+ * takes it: the block is given up, not started again, and not freed too early.
+ */
+static void pfrag_test_foreign_reference(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	struct page *head;
+	char *va, *next;
+
+	pfrag_cache_init(&nc);
+	va = pfrag_alloc(&nc, 32768, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	head = pfrag_test_head(va);
+	get_page(virt_to_page(va + 5000));
+	pfrag_free(va);
+	memset(va, 0x5a, 32768);
+
+	next = pfrag_alloc(&nc, 32768, GFP_KERNEL);
+	KUNIT_EXPECT_PTR_NE(test, next, va);
+	KUNIT_EXPECT_EQ(test, page_count(head), 1);
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+	memset(next, 0xa5, 32768);
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(va, 0x5a, 32768), NULL);
+	put_page(virt_to_page(va + 5000));
+	pfrag_free(next);
+	pfrag_cache_drain(&nc);
+}
+
+static void pfrag_test_pfmemalloc(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	struct page *head;
+	char *va, *next;
+
+	pfrag_cache_init(&nc);
+	pfrag_hooks.pfmemalloc = true;
+	va = pfrag_alloc(&nc, 20000, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	KUNIT_EXPECT_TRUE(test, pfrag_cache_is_pfmemalloc(&nc));
+	next = pfrag_alloc(&nc, 100, GFP_KERNEL);
+	KUNIT_EXPECT_PTR_EQ(test, next, va + 20000);
+	pfrag_free(next);
+
+	/* All came home, and it is replaced all the same. */
+	pfrag_hooks.pfmemalloc = false;
+	head = pfrag_test_head(va);
+	pfrag_free(va);
+	KUNIT_EXPECT_EQ(test, (u32)page_count(head), nc.bias);
+	pfrag_test_fail_visits(1, 2);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_alloc(&nc, 20000, GFP_KERNEL), NULL);
+	KUNIT_EXPECT_TRUE(test, pfrag_cache_is_pfmemalloc(&nc));
+	next = pfrag_alloc(&nc, 20000, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, next);
+	KUNIT_EXPECT_FALSE(test, pfrag_cache_is_pfmemalloc(&nc));
+	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
+	pfrag_free(next);
+	pfrag_cache_drain(&nc);
+	KUNIT_EXPECT_FALSE(test, pfrag_cache_is_pfmemalloc(&nc));
+}
+
+static void pfrag_test_drain_with_fragments(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	char *va[3];
+	unsigned int i;
+
+	pfrag_cache_init(&nc);
+	for (i = 0; i < 3; i++) {
+		va[i] = pfrag_alloc(&nc, 5000, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va[i]);
+		memset(va[i], i + 1, 5000);
+	}
+	pfrag_cache_drain(&nc);
+	KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(va[0])), 3);
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_PTR_EQ(test, memchr_inv(va[i], i + 1, 5000), NULL);
+		/* Any address of the fragment will do. */
+		pfrag_free(va[i] + 4999 * i / 2);
+		if (i < 2)
+			KUNIT_EXPECT_EQ(test, page_count(pfrag_test_head(va[2])),
+					2 - (int)i);
+	}
+}
+
+static void pfrag_test_zero(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	char *va;
+
+	pfrag_cache_init(&nc);
+	va = pfrag_alloc(&nc, 32768, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	memset(va, 0xff, 32768);
+	pfrag_free(va);
+
+	/* Started again: its old content is still there where nobody asked. */
+	va = pfrag_alloc(&nc, 3000, GFP_KERNEL | __GFP_ZERO);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(va, 0, 3000), NULL);
+	KUNIT_EXPECT_EQ(test, (int)va[3000], -1);
+	pfrag_free(va);
+	va = pfrag_alloc_align(&nc, 3000, GFP_KERNEL | __GFP_ZERO, 512);
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(va, 0, 3000), NULL);
+	KUNIT_EXPECT_EQ(test, (int)va[-1], -1);
+	KUNIT_EXPECT_EQ(test, (int)va[3000], -1);
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+}
+
+/* Zone and mobility bits that make no sense for a fragment do no harm. */
+static void pfrag_test_gfp_bits(struct kunit *test)
+{
+	struct pfrag_cache nc;
+	char *va;
+
+	pfrag_cache_init(&nc);
+	va = pfrag_alloc(&nc, 100, GFP_HIGHUSER_MOVABLE);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	memset(va, 1, 100);
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+	va = pfrag_alloc(&nc, 100, GFP_KERNEL | GFP_DMA32);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	KUNIT_EXPECT_LE(test, (u64)__pa(va), (u64)U32_MAX);
+	pfrag_free(va);
+	pfrag_cache_drain(&nc);
+}
+
+/* Allocating and freeing with interrupts off, and in a hard interrupt. */
+#define PFRAG_TEST_CROSS	300
+
+struct pfrag_test_cross {
+	struct pfrag_cache nc;
+	void *va[PFRAG_TEST_CROSS];
+	unsigned int nulls;
+};
+
+static void pfrag_test_cross_alloc(void *data)
+{
+	struct pfrag_test_cross *cross = data;
+	unsigned int i;
+
+	for (i = 0; i < PFRAG_TEST_CROSS; i++) {
+		cross->va[i] = pfrag_alloc(&cross->nc, 1024, GFP_ATOMIC);
+		if (!cross->va[i])
+			cross->nulls++;
+	}
+}
+
+static void pfrag_test_cross_free(void *data)
+{
+	struct pfrag_test_cross *cross = data;
+	unsigned int i;
+
+	for (i = 0; i < PFRAG_TEST_CROSS; i++)
+		if (cross->va[i])
+			pfrag_free(cross->va[i]);
+}
+
+static void pfrag_test_any_context(struct kunit *test)
+{
+	struct pfrag_test_cross *cross = kzalloc(sizeof(*cross), GFP_KERNEL);
+	unsigned long flags;
+	unsigned int cpu;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, cross);
+	for_each_online_cpu(cpu) {
+		local_irq_save(flags);
+		pfrag_test_cross_alloc(cross);
+		local_irq_restore(flags);
+		smp_call_function_single(cpu, pfrag_test_cross_free, cross, 1);
+
+		smp_call_function_single(cpu, pfrag_test_cross_alloc, cross, 1);
+		local_irq_save(flags);
+		pfrag_test_cross_free(cross);
+		local_irq_restore(flags);
+	}
+	KUNIT_EXPECT_EQ(test, cross->nulls, 0U);
+	KUNIT_EXPECT_EQ(test,
+			(u32)page_count(pfrag_test_head(cross->va[299])),
+			cross->nc.bias);
+	pfrag_cache_drain(&cross->nc);
+	kfree(cross);
+}
+
+/* One CPU allocates and fills, another checks and frees. */
+#define PFRAG_TEST_PARALLEL	100000
+
+struct pfrag_test_parallel {
+	struct ptr_ring ring;
+	unsigned int bad;
+};
+
+/* The fragment says its own size and address, at both of its ends. */
+static void pfrag_test_mark(void *va, size_t size)
+{
+	memset(va, (unsigned long)va >> 5, size);
+	*(u64 *)va = (unsigned long)va ^ size;
+}
+
+static bool pfrag_test_marked(void *va)
+{
+	size_t size = *(u64 *)va ^ (unsigned long)va;
+
+	return size >= 16 && size <= 1024 &&
+	       !memchr_inv(va + 8, (unsigned long)va >> 5 & 0xff, size - 8);
+}
+
+static int pfrag_test_parallel_free(void *data)
+{
+	struct pfrag_test_parallel *p = data;
+	unsigned int n = 0;
+	void *va;
+
+	while (n < PFRAG_TEST_PARALLEL) {
+		va = __ptr_ring_consume(&p->ring);
+		if (!va) {
+			schedule_timeout_idle(1);
+			continue;
+		}
+		if (!pfrag_test_marked(va))
+			p->bad++;
+		pfrag_free(va);
+		n++;
+	}
+	while (!kthread_should_stop())
+		schedule_timeout_idle(1);
+	return 0;
+}
+
+static void pfrag_test_parallel(struct kunit *test)
+{
+	struct pfrag_test_parallel *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	struct task_struct *task;
+	struct pfrag_cache nc;
+	struct rnd_state rnd;
+	unsigned int n = 0;
+	size_t size;
+	void *va;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, p);
+	KUNIT_EXPECT_EQ(test, ptr_ring_init(&p->ring, 256, GFP_KERNEL), 0);
+	if (test->failures)
+		goto out;
+	task = kthread_run(pfrag_test_parallel_free, p, "pfrag_test");
+	if (IS_ERR(task)) {
+		KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+		goto out_ring;
+	}
+
+	pfrag_cache_init(&nc);
+	prandom_seed_state(&rnd, pfrag_test_seed);
+	while (n < PFRAG_TEST_PARALLEL) {
+		size = 16 + prandom_u32_state(&rnd) % 126 * 8;
+		va = pfrag_alloc_align(&nc, size, GFP_KERNEL, 8);
+		if (!va) {
+			cond_resched();
+			continue;
+		}
+		pfrag_test_mark(va, size);
+		while (__ptr_ring_produce(&p->ring, va))
+			schedule_timeout_idle(1);
+		n++;
+		/* Drained at many points, with fragments in flight. */
+		if (n % 997 == 0)
+			pfrag_cache_drain(&nc);
+	}
+	kthread_stop(task);
+	KUNIT_EXPECT_EQ(test, p->bad, 0U);
+	pfrag_cache_drain(&nc);
+out_ring:
+	ptr_ring_cleanup(&p->ring, NULL);
+out:
+	kfree(p);
+}
+
+/*
+ * Random calls against a list of the fragments that live: inside their block, not
+ * overlapping, aligned, their content intact, and the counts exact after each step.
+ */
+#define PFRAG_TEST_LIVE	200
+
+struct pfrag_test_shadow {
+	unsigned char *va;
+	size_t size;
+	unsigned char fill;
+};
+
+struct pfrag_test_random {
+	struct pfrag_cache nc;
+	struct rnd_state rnd;
+	struct pfrag_test_shadow live[PFRAG_TEST_LIVE];
+	unsigned int nr_live;
+	unsigned int nulls;
+	unsigned int allocs;
+};
+
+static u32 pfrag_test_below(struct pfrag_test_random *r, u32 limit)
+{
+	return prandom_u32_state(&r->rnd) % limit;
+}
+
+/* The count of a block: a reference for each fragment, and the cache's. */
+static void pfrag_test_check_count(struct kunit *test,
+				   struct pfrag_test_random *r, struct page *head)
+{
+	u32 expected = 0;
+	unsigned int i;
+
+	for (i = 0; i < r->nr_live; i++)
+		if (pfrag_test_head(r->live[i].va) == head)
+			expected++;
+	if (r->nc.block &&
+	    pfrag_test_head((void *)pfrag_block_end(r->nc.block) - 1) == head)
+		expected += r->nc.bias;
+	KUNIT_EXPECT_EQ(test, (u32)page_count(head), expected);
+}
+
+static void pfrag_test_check_new(struct kunit *test, struct pfrag_test_random *r,
+				 const struct pfrag_test_shadow *new)
+{
+	struct page *head = pfrag_test_head(new->va);
+	unsigned char *start = page_address(head);
+	unsigned int i;
+
+	KUNIT_EXPECT_TRUE(test, new->va + new->size <=
+				start + (4096UL << compound_order(head)));
+	for (i = 0; i < r->nr_live; i++)
+		KUNIT_EXPECT_TRUE(test,
+				  new->va + new->size <= r->live[i].va ||
+				  r->live[i].va + r->live[i].size <= new->va);
+}
+
+/* Mostly small, now and then a whole block. */
+static const u32 pfrag_test_limits[] = {
+	64, 64, 300, 300, 2000, 2000, 5000, 32768,
+};
+
+static void pfrag_test_random_alloc(struct kunit *test,
+				    struct pfrag_test_random *r)
+{
+	struct pfrag_test_shadow new;
+	size_t align;
+	u32 limit;
+
+	limit = pfrag_test_limits[pfrag_test_below(r, 8)];
+	new.size = 1 + pfrag_test_below(r, limit);
+	align = (size_t)1 << pfrag_test_below(r, pfrag_test_below(r, 8) ? 8 : 16);
+	new.fill = prandom_u32_state(&r->rnd);
+	new.va = pfrag_alloc_align(&r->nc, new.size, GFP_KERNEL, align);
+	if (!new.va) {
+		r->nulls++;
+		return;
+	}
+	r->allocs++;
+	KUNIT_EXPECT_EQ(test, (unsigned long)new.va & (align - 1), 0UL);
+	pfrag_test_check_new(test, r, &new);
+	memset(new.va, new.fill, new.size);
+	r->live[r->nr_live++] = new;
+	pfrag_test_check_count(test, r, pfrag_test_head(new.va));
+}
+
+static void pfrag_test_random_free(struct kunit *test,
+				   struct pfrag_test_random *r)
+{
+	unsigned int i = pfrag_test_below(r, r->nr_live);
+	struct pfrag_test_shadow old = r->live[i];
+	struct page *head = pfrag_test_head(old.va);
+	bool last;
+
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(old.va, old.fill, old.size), NULL);
+	last = page_count(head) == 1;
+	r->live[i] = r->live[--r->nr_live];
+	pfrag_free(old.va + pfrag_test_below(r, old.size));
+	if (!last)
+		pfrag_test_check_count(test, r, head);
+}
+
+static void pfrag_test_random_step(struct kunit *test,
+				   struct pfrag_test_random *r)
+{
+	switch (pfrag_test_below(r, 1000)) {
+	case 0:
+		pfrag_cache_drain(&r->nc);
+		KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 0L);
+		break;
+	case 1 ... 3:
+		pfrag_test_fail_visits(1 + pfrag_test_below(r, 3),
+				       1 + pfrag_test_below(r, 3));
+		break;
+	case 4 ... 7:
+		pfrag_hooks.order0_only = pfrag_test_below(r, 2);
+		break;
+	case 8 ... 11:
+		pfrag_hooks.pfmemalloc = pfrag_test_below(r, 2);
+		break;
+	case 12 ... 505:
+		if (r->nr_live < PFRAG_TEST_LIVE) {
+			pfrag_test_random_alloc(test, r);
+			break;
+		}
+		fallthrough;
+	default:
+		if (r->nr_live)
+			pfrag_test_random_free(test, r);
+	}
+}
+
+static void pfrag_test_random_calls(struct kunit *test)
+{
+	struct pfrag_test_random *r = kzalloc(sizeof(*r), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, r);
+	prandom_seed_state(&r->rnd, pfrag_test_seed);
+	for (i = 0; i < pfrag_test_steps && !test->failures; i++) {
+		pfrag_test_random_step(test, r);
+		cond_resched();
+	}
+	while (r->nr_live)
+		pfrag_test_random_free(test, r);
+	pfrag_cache_drain(&r->nc);
+	pr_info("    # seed %u: %u steps, %u fragments, %u times no memory\n",
+		pfrag_test_seed, i, r->allocs, r->nulls);
+	/* The walk must have seen both ends of the road. */
+	KUNIT_EXPECT_LE(test, 1U, r->nulls);
+	KUNIT_EXPECT_LE(test, 1U, r->allocs);
+	kfree(r);
+}
+
+static struct kunit_case pfrag_test_cases[] = {
+	KUNIT_CASE(pfrag_test_layout),
+	KUNIT_CASE(pfrag_test_drain_any_state),
+	KUNIT_CASE(pfrag_test_bad_size),
+	KUNIT_CASE(pfrag_test_bad_align),
+	KUNIT_CASE(pfrag_test_sequence),
+	KUNIT_CASE(pfrag_test_one_byte),
+	KUNIT_CASE(pfrag_test_align_address),
+	KUNIT_CASE(pfrag_test_align_at_end),
+	KUNIT_CASE(pfrag_test_large),
+	KUNIT_CASE(pfrag_test_order0_only),
+	KUNIT_CASE(pfrag_test_fallback),
+	KUNIT_CASE(pfrag_test_no_memory),
+	KUNIT_CASE(pfrag_test_nth_visit),
+	KUNIT_CASE(pfrag_test_restart),
+	KUNIT_CASE(pfrag_test_foreign_reference),
+	KUNIT_CASE(pfrag_test_pfmemalloc),
+	KUNIT_CASE(pfrag_test_drain_with_fragments),
+	KUNIT_CASE(pfrag_test_zero),
+	KUNIT_CASE(pfrag_test_gfp_bits),
+	KUNIT_CASE(pfrag_test_any_context),
+	KUNIT_CASE(pfrag_test_parallel),
+	KUNIT_CASE(pfrag_test_random_calls),
+	{}
+};
+
+static struct kunit_suite pfrag_test_suite = {
+	.name = "pfrag",
+	.init = pfrag_test_init_case,
+	.exit = pfrag_test_exit_case,
+	.test_cases = pfrag_test_cases,
+};
+
+static int __init pfrag_test_init(void)
+{
+	return pfrag_ktest_run(&pfrag_test_suite) ? -EIO : 0;
+}
+
+static void __exit pfrag_test_exit(void)
+{
+}
+
+module_init(pfrag_test_init);
+module_exit(pfrag_test_exit);
+MODULE_DESCRIPTION("Tests of pfrag; loading runs them");
+MODULE_AUTHOR("The pfrag developers");
+MODULE_VERSION(PFRAG_VERSION);
+MODULE_LICENSE("GPL");
+pfrag_import_namespace();
