@@ -3,7 +3,7 @@
 #
 # The benchmark's job on the machine under test: load the modules, write each
 # run description, hand out the raw rounds, unload, check that nothing is left.
-# Written for busybox sh, the only shell of the guest's initramfs.
+# Written for any POSIX sh with busybox behind it.
 
 set -eu
 
