@@ -36,6 +36,7 @@ struct pfrag_bench_contestant {
 	char twin[PFRAG_BENCH_NAME_LEN];
 	char per[PFRAG_BENCH_NAME_LEN];
 	unsigned int nr_threads;
+	bool out;			/* it failed: no more turns */
 };
 
 /*
@@ -206,8 +207,8 @@ static int pfrag_bench_prepare(struct pfrag_bench_run *run)
 		return -EINVAL;
 	}
 
-	/* One on top for a warm-up round that failed. */
-	run->max_results = params->rounds * run->nr_contestants + 1;
+	/* A warm-up that fails takes the place of the rounds it prevents. */
+	run->max_results = params->rounds * run->nr_contestants;
 	run->jobs_total = (params->warmup + params->rounds) * run->nr_contestants;
 	if (!pfrag_bench_step_fails())
 		run->results = kvcalloc(run->max_results, sizeof(*run->results),
@@ -303,32 +304,41 @@ static int pfrag_bench_turn(struct pfrag_bench_run *run, u32 round,
 			pfrag_bench_publish(run);
 	} else {
 		pfrag_bench_one_job(params, ops, &run->stop, result);
+		run->contestants[contestant].out = result->error;
 		if (!warmup || result->error)
 			pfrag_bench_publish(run);
 	}
-	WRITE_ONCE(run->jobs_done, run->jobs_done + 1);
 	return result->error;
 }
 
-/* Run it all. The first job that fails ends the run. */
+/*
+ * Run it all. A contestant that fails is out and the others go on, as one of them
+ * may be unable to do what is asked. The run has failed then, with its error.
+ */
 static int pfrag_bench_execute(struct pfrag_bench_run *run)
 {
-	const struct pfrag_bench_params *params = &run->params;
+	int turn_err = 0;
 	unsigned int i;
-	u32 round;
-	int kept;
 	int err = 0;
 
 	run->number = pfrag_run_number();
-	for (round = 0; round < params->warmup + params->rounds && !err; round++)
-		for (i = 0; i < run->nr_contestants && !err; i++)
-			err = pfrag_bench_turn(run, round, i);
+	for (i = 0; i < run->jobs_total && turn_err != -EINTR; i++) {
+		unsigned int contestant = i % run->nr_contestants;
+
+		turn_err = 0;
+		if (!run->contestants[contestant].out)
+			turn_err = pfrag_bench_turn(run, i / run->nr_contestants,
+						    contestant);
+		/* Being told to stop comes before whatever happened till then. */
+		if (!err || turn_err == -EINTR)
+			err = turn_err;
+		WRITE_ONCE(run->jobs_done, i + 1);
+	}
 
 	pfrag_bench_put_contestants(run);
-	kept = pfrag_bench_keep(run);
-	if (!err)
-		err = kept;
-	run->error = err;
+	turn_err = pfrag_bench_keep(run);
+	run->error = err ?: turn_err;
+	err = run->error;
 	smp_store_release(&run->state, !err ? PFRAG_BENCH_DONE :
 				       err == -EINTR ? PFRAG_BENCH_STOPPED :
 				       PFRAG_BENCH_FAILED);

@@ -50,10 +50,11 @@ bool pfrag_hook_fails(unsigned int order)
 		WRITE_ONCE(pfrag_hooks.nth, pfrag_hooks.nth - 1);
 	} else if (pfrag_hooks.nth == 1) {
 		fail = true;
-		if (pfrag_hooks.times != PFRAG_HOOK_FOREVER &&
-		    --pfrag_hooks.times == 0) {
+		if (pfrag_hooks.times <= 1) {
 			pfrag_hooks.times = 1;
 			WRITE_ONCE(pfrag_hooks.nth, 0);
+		} else if (pfrag_hooks.times != PFRAG_HOOK_FOREVER) {
+			pfrag_hooks.times--;
 		}
 	}
 	spin_unlock_irqrestore(&pfrag_hook_lock, flags);

@@ -590,6 +590,40 @@ static void pfrag_test_gfp_bits(struct kunit *test)
 	pfrag_cache_drain(&nc);
 }
 
+/*
+ * What a lost block looks like from outside: 128 MiB go through the cache, by
+ * each of the two ways in which a block is freed, and memory is as it was.
+ */
+static long pfrag_test_free_pages(void)
+{
+	struct sysinfo si;
+
+	si_meminfo(&si);
+	return si.freeram;
+}
+
+static void pfrag_test_memory_comes_back(struct kunit *test)
+{
+	long before = pfrag_test_free_pages();
+	struct pfrag_cache nc;
+	unsigned int i;
+	char *va;
+
+	pfrag_cache_init(&nc);
+	for (i = 0; i < 4000; i++) {
+		va = pfrag_alloc(&nc, 20000, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+		if (i % 2)
+			pfrag_free(va);
+		pfrag_cache_drain(&nc);
+		if (i % 2 == 0)
+			pfrag_free(va);
+		cond_resched();
+	}
+	/* Others allocate too; a way that loses blocks would miss 16000 pages. */
+	KUNIT_EXPECT_LE(test, before - pfrag_test_free_pages(), 2000L);
+}
+
 /* Allocating and freeing with interrupts off, and in a hard interrupt. */
 #define PFRAG_TEST_CROSS	300
 
@@ -912,6 +946,7 @@ static struct kunit_case pfrag_test_cases[] = {
 	KUNIT_CASE(pfrag_test_drain_with_fragments),
 	KUNIT_CASE(pfrag_test_zero),
 	KUNIT_CASE(pfrag_test_gfp_bits),
+	KUNIT_CASE(pfrag_test_memory_comes_back),
 	KUNIT_CASE(pfrag_test_any_context),
 	KUNIT_CASE(pfrag_test_parallel),
 	KUNIT_CASE(pfrag_test_random_calls),

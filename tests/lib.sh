@@ -110,6 +110,12 @@ t_segment_splats()
 	"$PFRAG_TOP/scripts/rig_vm.sh" --splats "$1" >>"$T_OUT"
 }
 
+# A serial console ends its lines with CR LF.
+t_strip_cr()
+{
+	sed -i 's/\r$//' "$1"
+}
+
 # t_kernel_ktap PREFIX LOG: report each case that the kernel itself ran (KTAP in its
 # log). A splat belongs to the case whose result follows it; the plan must be met.
 t_kernel_ktap()
@@ -119,8 +125,7 @@ t_kernel_ktap()
 
 	segment=$(mktemp)
 	defer rm -f "$segment"
-	# A serial console ends its lines with CR LF.
-	sed -i 's/\r$//' "$log"
+	t_strip_cr "$log"
 	plan=$(sed -n 's/^\[[^]]*\] 1\.\.\([0-9]*\)$/\1/p' "$log" | tail -n 1)
 	: >"$segment"
 	while IFS= read -r line; do
@@ -160,6 +165,7 @@ t_guest_ktap()
 		--log "$dir/log" --file "$PFRAG_TOP/tests/guest_lib.sh" \
 		--job "$job" "$@" >"$dir/out" 2>"$dir/err" || status=$?
 
+	t_strip_cr "$dir/log"
 	# The kernel's log in pieces: case-NAME holds what came while NAME ran.
 	awk -v dir="$dir" '
 		BEGIN { file = dir "/case-boot" }
