@@ -248,6 +248,21 @@ runs_a_description()
 	g_clean
 }
 
+# A block lost in each round of each contestant would add up to 3 x 32 MiB.
+gives_memory_back()
+{
+	insmod pfrag_bench.ko
+	before=$(awk '/^MemFree:/ { print $2 }' /proc/meminfo)
+	for workload in local pushpop; do
+		echo "workload=$workload rounds=1000 nr=10" >$G_BENCH/run
+		g_wait done
+	done
+	after=$(awk '/^MemFree:/ { print $2 }' /proc/meminfo)
+	[ $((before - after)) -lt 16384 ] || g_fail "$((before - after)) KiB are missing"
+	rmmod pfrag_bench
+	g_clean
+}
+
 refuses_bad_descriptions()
 {
 	insmod pfrag_bench.ko
@@ -364,6 +379,7 @@ main()
 	g_case fails_without_memory
 	g_case ends_by_a_signal
 	g_case runs_a_description
+	g_case gives_memory_back
 	g_case refuses_bad_descriptions
 	g_case one_run_at_a_time
 	g_case unloads_while_it_runs
