@@ -175,9 +175,9 @@ static const struct kernel_param_ops pfrag_bench_arg_ops = {
 	module_param_cb(_name, &pfrag_bench_arg_ops,			\
 			&pfrag_bench_arg_##_name, 0444)
 
-PFRAG_BENCH_ARG(test_push_cpu, 0, 0, NR_CPUS - 1);
+PFRAG_BENCH_ARG(test_push_cpu, 0, 0, INT_MAX);
 MODULE_PARM_DESC(test_push_cpu, "CPU that allocates and pushes");
-PFRAG_BENCH_ARG(test_pop_cpu, 0, 0, NR_CPUS - 1);
+PFRAG_BENCH_ARG(test_pop_cpu, 0, 0, INT_MAX);
 MODULE_PARM_DESC(test_pop_cpu, "CPU that pops and frees; may be the same");
 PFRAG_BENCH_ARG(test_align, 0, 0, 1);
 MODULE_PARM_DESC(test_align, "1: align each fragment to a cache line (default 0)");

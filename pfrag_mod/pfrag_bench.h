@@ -6,6 +6,7 @@
 #ifndef PFRAG_BENCH_H
 #define PFRAG_BENCH_H
 
+#include <linux/atomic.h>
 #include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/types.h>
@@ -62,7 +63,6 @@ struct pfrag_bench_params {
  *	many were done. A loop does not sleep, wait or retry: when it cannot go on
  *	it says why with pfrag_bench_stalls() and returns. A whole loop and not a
  *	call: an indirect call for each object would cost as much as an allocation.
- * @list: the harness's
  */
 struct pfrag_bench_ops {
 	const char *workload;
@@ -72,10 +72,14 @@ struct pfrag_bench_ops {
 	struct module *owner;
 	unsigned int nr_threads;
 	bool no_align;
+
 	int (*setup)(struct pfrag_bench_job *job);
 	void (*cleanup)(struct pfrag_bench_job *job);
+
 	u64 (*loop[PFRAG_BENCH_MAX_THREADS])(struct pfrag_bench_thread *thread,
 					     u64 n);
+
+	/* private: */
 	struct list_head list;
 };
 
@@ -89,13 +93,14 @@ enum pfrag_bench_stall {
  * struct pfrag_bench_thread - one thread of a job
  * @job: the job
  * @id: which thread of the workload it is
- *
- * What follows is written by the thread itself; @done is read by the others
- * while it runs, the rest once it has finished.
  */
 struct pfrag_bench_thread {
 	struct pfrag_bench_job *job;
 	unsigned int id;
+
+	/* private: written by the thread itself; `done` is read by the others
+	 * while it runs, the rest once it has finished.
+	 */
 	enum pfrag_bench_stall stall;
 	struct task_struct *task;
 	u64 done;
@@ -110,14 +115,13 @@ struct pfrag_bench_thread {
  * @params: of the run
  * @ops: the contestant
  * @priv: the contestant's
- *
- * The rest is the harness's.
  */
 struct pfrag_bench_job {
 	const struct pfrag_bench_params *params;
 	const struct pfrag_bench_ops *ops;
 	void *priv;
 
+	/* private: the harness's */
 	struct pfrag_bench_thread threads[PFRAG_BENCH_MAX_THREADS];
 	struct completion go;
 	wait_queue_head_t wait;

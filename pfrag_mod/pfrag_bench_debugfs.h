@@ -35,6 +35,7 @@ static void pfrag_bench_runner(struct work_struct *work)
 	/* Replaced only once it has ended, and that is below. */
 	pfrag_bench_execute(pfrag_bench_latest);
 }
+
 static DECLARE_WORK(pfrag_bench_work_item, pfrag_bench_runner);
 
 /* Descriptions: words of the form key=value. */
@@ -159,11 +160,17 @@ static int pfrag_bench_parse(struct pfrag_bench_run *run, char *text)
 	return pfrag_bench_choose(run, contestants);
 }
 
+/* Where a run is; if it is not running, all else about it can be read. */
+static enum pfrag_bench_state pfrag_bench_state(const struct pfrag_bench_run *run)
+{
+	/* Pairs with the release in pfrag_bench_execute(). */
+	return smp_load_acquire(&run->state);
+}
+
 static bool pfrag_bench_busy(void)
 {
 	return pfrag_bench_latest &&
-	       smp_load_acquire(&pfrag_bench_latest->state) ==
-	       PFRAG_BENCH_RUNNING;
+	       pfrag_bench_state(pfrag_bench_latest) == PFRAG_BENCH_RUNNING;
 }
 
 static int pfrag_bench_start(char *text)
@@ -266,7 +273,7 @@ static int pfrag_bench_progress_show(struct seq_file *m, void *v)
 		seq_puts(m, "idle 0 0\n");
 	} else {
 		done = READ_ONCE(run->jobs_done);
-		state = smp_load_acquire(&run->state);
+		state = pfrag_bench_state(run);
 		seq_printf(m, "%s %u %u", pfrag_bench_states[state], done,
 			   run->jobs_total);
 		if (state == PFRAG_BENCH_RUNNING && done < run->jobs_total)
@@ -285,11 +292,15 @@ static int pfrag_bench_results_show(struct seq_file *m, void *v)
 {
 	char line[PFRAG_BENCH_LINE_LEN];
 	struct pfrag_bench_run *run;
+	unsigned int nr = 0;
 	unsigned int i;
 
 	mutex_lock(&pfrag_bench_run_lock);
 	run = pfrag_bench_latest;
-	for (i = 0; run && i < smp_load_acquire(&run->nr_results); i++) {
+	if (run)
+		/* Pairs with the release in pfrag_bench_publish(). */
+		nr = smp_load_acquire(&run->nr_results);
+	for (i = 0; i < nr; i++) {
 		pfrag_bench_format(line, sizeof(line), run, &run->results[i]);
 		seq_puts(m, line);
 	}

@@ -218,6 +218,7 @@ static int pfrag_bench_prepare(struct pfrag_bench_run *run)
 
 static void pfrag_bench_publish(struct pfrag_bench_run *run)
 {
+	/* Pairs with the acquire of those who read results: they are complete. */
 	smp_store_release(&run->nr_results, run->nr_results + 1);
 }
 
@@ -339,6 +340,7 @@ static int pfrag_bench_execute(struct pfrag_bench_run *run)
 	turn_err = pfrag_bench_keep(run);
 	run->error = err ?: turn_err;
 	err = run->error;
+	/* Pairs with the acquire in pfrag_bench_state(): the run is complete. */
 	smp_store_release(&run->state, !err ? PFRAG_BENCH_DONE :
 				       err == -EINTR ? PFRAG_BENCH_STOPPED :
 				       PFRAG_BENCH_FAILED);
