@@ -271,11 +271,15 @@ static int pfrag_bench_format(char *buf, size_t size,
 /* Leave the outcome in the core, which stays loaded. */
 static int pfrag_bench_keep(const struct pfrag_bench_run *run)
 {
-	size_t size = (size_t)run->nr_results * PFRAG_BENCH_LINE_LEN + 1;
+	char line[PFRAG_BENCH_LINE_LEN];
 	char *text = NULL;
+	size_t size = 1;
 	size_t len = 0;
 	unsigned int i;
 
+	for (i = 0; i < run->nr_results; i++)
+		size += pfrag_bench_format(line, sizeof(line), run,
+					   &run->results[i]);
 	if (!pfrag_bench_step_fails())
 		text = kvmalloc(size, GFP_KERNEL);
 	if (!text)

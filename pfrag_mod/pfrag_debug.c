@@ -20,8 +20,12 @@
 #include "pfrag_compat.h"
 #include "pfrag_internal.h"
 
-/* `perf stat -r 100 -- insmod ...` leaves 100 outcomes: keep some more. */
-#define PFRAG_RUNS_KEPT	128
+/*
+ * `perf stat -r 100 -- insmod ...` leaves 100 outcomes: keep some more, but not
+ * all of them if they are large.
+ */
+#define PFRAG_RUNS_KEPT		128
+#define PFRAG_RUNS_BYTES	(8 << 20)
 
 struct pfrag_hooks pfrag_hooks = { .times = 1 };
 pfrag_export_symbol(pfrag_hooks);
@@ -81,6 +85,7 @@ struct pfrag_run_text {
 static DEFINE_MUTEX(pfrag_runs_lock);
 static LIST_HEAD(pfrag_runs);
 static u32 pfrag_runs_kept;
+static size_t pfrag_runs_bytes;
 static u32 pfrag_runs_last;
 static u32 pfrag_runs_next = 1;
 
@@ -105,6 +110,7 @@ static void pfrag_run_drop(struct pfrag_run_text *run)
 	debugfs_remove(run->file);
 	list_del(&run->list);
 	pfrag_runs_kept--;
+	pfrag_runs_bytes -= run->len;
 	kvfree(run->text);
 	kfree(run);
 }
@@ -132,7 +138,8 @@ pfrag_export_symbol(pfrag_run_number);
  * @text: JSON lines, from kvmalloc(); taken over, also on error
  * @len: bytes of @text
  *
- * The last %PFRAG_RUNS_KEPT outcomes are kept.
+ * The last %PFRAG_RUNS_KEPT outcomes are kept, up to %PFRAG_RUNS_BYTES bytes; the
+ * newest in any case.
  *
  * Context: Process, may sleep.
  * Return: 0, or -ENOMEM.
@@ -151,7 +158,8 @@ int pfrag_run_publish(u32 nr, char *text, size_t len)
 	run->len = len;
 
 	mutex_lock(&pfrag_runs_lock);
-	if (pfrag_runs_kept == PFRAG_RUNS_KEPT)
+	while (pfrag_runs_kept == PFRAG_RUNS_KEPT ||
+	       (pfrag_runs_kept && pfrag_runs_bytes + len > PFRAG_RUNS_BYTES))
 		pfrag_run_drop(list_first_entry(&pfrag_runs,
 						struct pfrag_run_text, list));
 	scnprintf(name, sizeof(name), "%u", nr);
@@ -159,6 +167,7 @@ int pfrag_run_publish(u32 nr, char *text, size_t len)
 					&pfrag_run_fops);
 	list_add_tail(&run->list, &pfrag_runs);
 	pfrag_runs_kept++;
+	pfrag_runs_bytes += len;
 	pfrag_runs_last = nr;
 	mutex_unlock(&pfrag_runs_lock);
 	return 0;

@@ -457,6 +457,16 @@ static void pfrag_test_restart(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, (u32)page_count(head), nc.bias + 1);
 		pfrag_free(va);
 	}
+	/* Twice as many fragments as there were references to begin with. */
+	for (i = 0; i < 70000; i++) {
+		va = pfrag_alloc(&nc, 1, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+		if (pfrag_test_head(va) != head || nc.bias <= nc.left ||
+		    (u32)page_count(head) != nc.bias + 1)
+			break;
+		pfrag_free(va);
+	}
+	KUNIT_EXPECT_EQ(test, i, 70000U);
 	KUNIT_EXPECT_EQ(test, pfrag_live_blocks(), 1L);
 	pfrag_cache_drain(&nc);
 }
@@ -571,7 +581,10 @@ static void pfrag_test_zero(struct kunit *test)
 	pfrag_cache_drain(&nc);
 }
 
-/* Zone and mobility bits that make no sense for a fragment do no harm. */
+/*
+ * Zone and mobility bits that make no sense for a fragment are ignored. (The guest
+ * is booted with a movable zone, or this could not fail.)
+ */
 static void pfrag_test_gfp_bits(struct kunit *test)
 {
 	struct pfrag_cache nc;
@@ -580,6 +593,7 @@ static void pfrag_test_gfp_bits(struct kunit *test)
 	pfrag_cache_init(&nc);
 	va = pfrag_alloc(&nc, 100, GFP_HIGHUSER_MOVABLE);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
+	KUNIT_EXPECT_FALSE(test, is_zone_movable_page(pfrag_test_head(va)));
 	memset(va, 1, 100);
 	pfrag_free(va);
 	pfrag_cache_drain(&nc);

@@ -61,12 +61,24 @@ g_equal() # WHAT GOT EXPECTED
 	[ "$2" = "$3" ] || g_fail "$1 is $2, not $3"
 }
 
+# g_gone: wait until the benchmark is unloaded: whoever loads it may be killed first.
+g_gone()
+{
+	tries=0
+	while grep -q '^pfrag_bench ' /proc/modules; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || g_fail "pfrag_bench is still loaded"
+		sleep 0.1
+	done
+}
+
 # g_clean: no benchmark is loaded and no block is held.
 g_clean()
 {
 	if grep -q '^pfrag_bench ' /proc/modules; then
 		g_fail "pfrag_bench is still loaded"
 	fi
+	g_equal "threads left" "$(ps | grep -c '\[pfrag_bench')" 0
 	g_equal live_blocks "$(cat $G_DEBUG/live_blocks)" 0
 	g_equal live_pages "$(cat $G_DEBUG/live_pages)" 0
 }

@@ -213,6 +213,7 @@ ends_by_a_signal()
 		if timeout -s $signal 1 insmod pfrag_bench.ko test_push_cpu=0 test_pop_cpu=1 nr_test=4000000000; then
 			g_fail "insmod succeeded"
 		fi
+		g_gone
 		g_equal "stopped lines" "$(count '"error":-4' '"status":"failed"')" 1
 		g_clean
 	done
@@ -248,17 +249,46 @@ runs_a_description()
 	g_clean
 }
 
-# A block lost in each round of each contestant would add up to 3 x 32 MiB.
+free_kib()
+{
+	# Compaction gives the free pages of each CPU's lists back.
+	echo 1 >/proc/sys/vm/compact_memory
+	awk '/^MemFree:/ { print $2 }' /proc/meminfo
+}
+
+# A block lost in each round of one contestant would add up to 2 x 64 MiB.
 gives_memory_back()
 {
 	insmod pfrag_bench.ko
-	before=$(awk '/^MemFree:/ { print $2 }' /proc/meminfo)
+	before=$(free_kib)
 	for workload in local pushpop; do
-		echo "workload=$workload rounds=1000 nr=10" >$G_BENCH/run
+		echo "workload=$workload contestants=pfrag,page_frag rounds=2000 nr=10" >$G_BENCH/run
 		g_wait done
 	done
-	after=$(awk '/^MemFree:/ { print $2 }' /proc/meminfo)
-	[ $((before - after)) -lt 16384 ] || g_fail "$((before - after)) KiB are missing"
+	after=$(free_kib)
+	[ $((before - after)) -lt 65536 ] || g_fail "$((before - after)) KiB are missing"
+	rmmod pfrag_bench
+	g_clean
+}
+
+# Ten runs stopped with up to 512 blocks in the ring, 16 MiB each.
+frees_what_is_queued()
+{
+	insmod pfrag_bench.ko
+	before=$(free_kib)
+	taskset 2 nice -n -20 sh -c 'while :; do :; done' &
+	hog=$!
+	i=0
+	while [ $i -lt 10 ]; do
+		echo "workload=pushpop contestants=pfrag size=32768 nr=4000000000 cpus=0,1" >$G_BENCH/run
+		sleep 0.3
+		echo stop >$G_BENCH/run
+		g_wait stopped
+		i=$((i + 1))
+	done
+	kill $hog
+	after=$(free_kib)
+	[ $((before - after)) -lt 65536 ] || g_fail "$((before - after)) KiB are missing"
 	rmmod pfrag_bench
 	g_clean
 }
@@ -380,6 +410,7 @@ main()
 	g_case ends_by_a_signal
 	g_case runs_a_description
 	g_case gives_memory_back
+	g_case frees_what_is_queued
 	g_case refuses_bad_descriptions
 	g_case one_run_at_a_time
 	g_case unloads_while_it_runs

@@ -15,7 +15,7 @@ core()
 	defer rm -rf "$dir"
 	if [ -n "${PFRAG_QUICK:-}" ]; then echo 100000; else echo 1000000; fi >"$dir/steps"
 	t_guest "$release" "$dir/log" "$PFRAG_TOP/tests/job-core.sh" \
-		--file "$dir/steps" >"$T_OUT" 2>&1 || status=$?
+		--append movablecore=256M --file "$dir/steps" >"$T_OUT" 2>&1 || status=$?
 	t_report "$status" "$release pfrag_test loads and leaves no block"
 	t_kernel_ktap "$release" "$dir/log"
 }
