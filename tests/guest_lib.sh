@@ -78,7 +78,7 @@ g_clean()
 	if grep -q '^pfrag_bench ' /proc/modules; then
 		g_fail "pfrag_bench is still loaded"
 	fi
-	g_equal "threads left" "$(ps | grep -c '\[pfrag_bench')" 0
+	g_equal "threads left" "$(pgrep pfrag_bench/ | wc -l)" 0
 	g_equal live_blocks "$(cat $G_DEBUG/live_blocks)" 0
 	g_equal live_pages "$(cat $G_DEBUG/live_pages)" 0
 }
