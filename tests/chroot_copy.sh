@@ -51,6 +51,7 @@ in_copy()
 		mount -t proc proc "$dir/root/proc"
 		export LC_ALL=C.UTF-8 HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
 		export DEBIAN_FRONTEND=noninteractive INITRD=No
+		unset TMPDIR
 		exec chroot "$dir/root" "$@"' in_copy "$dir" "$SHARED" "$@"
 }
 
