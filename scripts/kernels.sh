@@ -10,6 +10,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=scripts/kernel_archive.sh
 . "$(dirname "${BASH_SOURCE[0]}")/kernel_archive.sh"
+# shellcheck source=scripts/module_build.sh
+. "$(dirname "${BASH_SOURCE[0]}")/module_build.sh"
 
 usage()
 {
@@ -189,6 +191,8 @@ in_chroot()
 			shift 2
 		done
 		export LC_ALL=C.UTF-8 HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
+		# The host'"'"'s folder for temporary files need not exist in there.
+		unset TMPDIR
 		exec chroot "$root" "$@"' in_chroot "$root" "$@"
 }
 
@@ -293,54 +297,28 @@ cmd_vmlinuz()
 	image_path "$release"
 }
 
-# Warnings of a build, less the notes that say nothing about our code.
-warnings_in()
-{
-	sed -n -E -e '/Skipping BTF generation|pahole/d' \
-		-e '/the compiler differs from the one used to build the kernel/d' \
-		-e '/warning[: ]/Ip' "$1"
-}
-
 cmd_build()
 {
-	local release suite out work found
-	local status=0
+	local release suite out
 
 	[ $# -ge 2 ] || die -s 2 "build: takes a kernel and a folder for the outcome"
 	release="$(resolve "$1")"
 	out="$2"
 	shift 2
-	[ -d "$PFRAG_TOP/pfrag_mod" ] || die "no sources: $PFRAG_TOP/pfrag_mod"
 	suite="$(suite_of_release "$release")"
 	need_root
 	need_chroot "$suite"
 	need_headers "$suite" "$release"
+	build_modules "$release" "$out" in_suite -C "/lib/modules/$release/build" "$@"
+}
 
-	mkdir -p "$out"
-	# What an earlier build left must not pass for the outcome of this one.
-	rm -f "$out"/*.ko "$out/Module.symvers" "$out/pfrag_features.h"
-	work="$(mktemp -d)"
-	defer rm -rf "$work"
-	# A copy without what an earlier build in the tree may have left.
-	tar -c -C "$PFRAG_TOP" --exclude='*.o' --exclude='*.ko' --exclude='*.mod' --exclude='*.mod.c' \
-		--exclude='.*.cmd' --exclude='*.symvers' --exclude='pfrag_features.h' pfrag_mod | tar -x -C "$work"
+# For build_modules, below cmd_build, whose $suite it is.
+in_suite()
+{
+	local dir="$1"
 
-	{
-		echo "kernel $release"
-		echo "compiler $(in_chroot "$suite" gcc --version | head -n 1)"
-	} >"$out/build.log"
-	# The same path in every build: modules of the same sources come out the same.
-	run_logged "$out/build.log" "modules for $release" \
-		in_chroot "$suite" --bind "$work:/build" make -C "/lib/modules/$release/build" \
-		M=/build/pfrag_mod W=1 "-j$(nproc)" "$@" modules || status=$?
-	[ "$status" -eq 0 ] || die "the modules do not build for $release"
-	found="$(warnings_in "$out/build.log")"
-	if [ -n "$found" ]; then
-		printf '%s\n' "$found" >&2
-		die "warnings in the build for $release (log: $out/build.log)"
-	fi
-	find "$work/pfrag_mod" -maxdepth 1 \( -name '*.ko' -o -name Module.symvers -o -name pfrag_features.h \) \
-		-exec cp -t "$out" {} +
+	shift
+	in_chroot "$suite" --bind "$dir:/build" "$@"
 }
 
 cmd_chroot()
