@@ -30,6 +30,7 @@ struct task_struct;
  * @rounds: measured rounds
  * @warmup: rounds that go before them and are not reported
  * @nr: objects in a round
+ * @irqoff: interrupts are off during a batch, and only batches are timed
  * @cpus: where the threads run
  * @nr_cpus: how many of @cpus were given
  */
@@ -42,6 +43,7 @@ struct pfrag_bench_params {
 	u32 rounds;
 	u32 warmup;
 	u32 nr;
+	u32 irqoff;
 	unsigned int cpus[PFRAG_BENCH_MAX_THREADS];
 	unsigned int nr_cpus;
 };
@@ -61,7 +63,8 @@ struct pfrag_bench_params {
  *	that a job can be stopped in. Process context, the threads are gone.
  * @loop: one whole loop for each thread: go on for up to @n objects and return how
  *	many were done. A loop does not sleep, wait or retry: when it cannot go on
- *	it says why with pfrag_bench_stalls() and returns. A whole loop and not a
+ *	it says why with pfrag_bench_stalls() and returns. Interrupts may be off. A
+ *	whole loop and not a
  *	call: an indirect call for each object would cost as much as an allocation.
  */
 struct pfrag_bench_ops {
@@ -107,6 +110,9 @@ struct pfrag_bench_thread {
 	u64 failed_allocs;
 	u64 start_ns;
 	u64 end_ns;
+	u64 start_cycles;
+	u64 end_cycles;
+	u64 batch_cycles;
 	int error;
 };
 

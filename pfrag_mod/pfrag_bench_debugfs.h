@@ -62,6 +62,7 @@ static const struct pfrag_bench_key pfrag_bench_keys[] = {
 	PFRAG_BENCH_KEY(rounds, 1, PFRAG_BENCH_MAX_RESULTS),
 	PFRAG_BENCH_KEY(warmup, 0, 100),
 	PFRAG_BENCH_KEY(nr, 1, U32_MAX),
+	PFRAG_BENCH_KEY(irqoff, 0, 1),
 };
 
 static int pfrag_bench_parse_number(struct pfrag_bench_params *params,

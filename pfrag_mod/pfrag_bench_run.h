@@ -200,6 +200,11 @@ static int pfrag_bench_prepare(struct pfrag_bench_run *run)
 		       params->workload, nr_threads, params->nr_cpus);
 		return -EINVAL;
 	}
+	if (params->irqoff && nr_threads > 1) {
+		pr_err("irqoff: the threads of %s wait for each other\n",
+		       params->workload);
+		return -EINVAL;
+	}
 	if ((u64)params->rounds * run->nr_contestants > PFRAG_BENCH_MAX_RESULTS) {
 		pr_err("rounds: %u of %u contestants are more than %u results\n",
 		       params->rounds, run->nr_contestants,

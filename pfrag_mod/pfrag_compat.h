@@ -16,6 +16,7 @@
 #include <linux/module.h>
 #include <linux/skbuff.h>
 #include <linux/string.h>
+#include <linux/timex.h>
 
 #include "pfrag_features.h"
 
@@ -80,6 +81,23 @@ static inline void pfrag_compat_page_frag_drain(struct page_frag_cache *nc)
 		__page_frag_cache_drain(virt_to_head_page(nc->va),
 					nc->pagecnt_bias);
 	memset(nc, 0, sizeof(*nc));
+#endif
+}
+
+/*
+ * A counter for short stretches on one CPU. User-Mode Linux has no get_cycles(), and
+ * its clock steps by 256 ns; the instruction works there as anywhere.
+ */
+static inline u64 pfrag_compat_cycles(void)
+{
+#ifdef CONFIG_X86_64
+	u32 low, high;
+
+	asm volatile("lfence; rdtsc; lfence"
+		     : "=a" (low), "=d" (high) : : "memory");
+	return (u64)high << 32 | low;
+#else
+	return get_cycles();
 #endif
 }
 

@@ -25,6 +25,9 @@
 /* As in the kernel's own test of page_frag. */
 #define PFRAG_CONTEST_RING_SIZE	512
 
+/* As a driver refills its ring: where it must not sleep. */
+#define PFRAG_CONTEST_GFP	GFP_ATOMIC
+
 /* Each allocator under test, in the state of one job. */
 union pfrag_contest_cache {
 	struct pfrag_cache pfrag;
@@ -65,8 +68,9 @@ static __always_inline void *
 pfrag_contest_pfrag_alloc(union pfrag_contest_cache *c, u32 size, u32 align)
 {
 	if (align)
-		return pfrag_alloc_align(&c->pfrag, size, GFP_KERNEL, align);
-	return pfrag_alloc(&c->pfrag, size, GFP_KERNEL);
+		return pfrag_alloc_align(&c->pfrag, size, PFRAG_CONTEST_GFP,
+					 align);
+	return pfrag_alloc(&c->pfrag, size, PFRAG_CONTEST_GFP);
 }
 
 static __always_inline void pfrag_contest_pfrag_free(void *va)
@@ -84,8 +88,9 @@ pfrag_contest_page_frag_alloc(union pfrag_contest_cache *c, u32 size, u32 align)
 {
 	if (align)
 		return pfrag_compat_page_frag_alloc_align(&c->page_frag, size,
-							  GFP_KERNEL, align);
-	return page_frag_alloc(&c->page_frag, size, GFP_KERNEL);
+							  PFRAG_CONTEST_GFP,
+							  align);
+	return page_frag_alloc(&c->page_frag, size, PFRAG_CONTEST_GFP);
 }
 
 static __always_inline void pfrag_contest_page_frag_free(void *va)

@@ -1,14 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A small stand-in for KUnit, which no stock kernel has: the same words, so that a
- * case reads the same, and the same output, KTAP in the kernel log. A case that
- * fails an expectation goes on, one that fails an assertion returns.
+ * KUnit where the kernel has it, and where it has not, as all stock kernels, a small
+ * stand-in: the same words, so that a case reads the same, and the same output, KTAP
+ * in the kernel log. A case that fails an expectation goes on, one that fails an
+ * assertion returns.
+ *
+ * pfrag_ktest_module() makes a module of a suite: loading it runs the cases.
  */
 #ifndef PFRAG_KTEST_H
 #define PFRAG_KTEST_H
 
+#include <linux/kconfig.h>
+
+#if IS_ENABLED(CONFIG_KUNIT)
+
+#include <kunit/test.h>
+
+static inline bool pfrag_ktest_failed(struct kunit *test)
+{
+	return READ_ONCE(test->status) == KUNIT_FAILURE;
+}
+
+#define pfrag_ktest_module(_suite)	kunit_test_suite(_suite)
+
+#else /* no KUnit */
+
 #include <linux/err.h>
 #include <linux/kernel.h>
+#include <linux/module.h>
 #include <linux/printk.h>
 #include <linux/types.h>
 
@@ -103,5 +122,26 @@ static unsigned int pfrag_ktest_run(struct kunit_suite *suite)
 	}
 	return failed;
 }
+
+static inline bool pfrag_ktest_failed(struct kunit *test)
+{
+	return test->failures;
+}
+
+/* A case that fails makes loading fail. */
+#define pfrag_ktest_module(_suite)					\
+static int __init pfrag_ktest_init(void)				\
+{									\
+	return pfrag_ktest_run(&(_suite)) ? -EIO : 0;			\
+}									\
+									\
+static void __exit pfrag_ktest_exit(void)				\
+{									\
+}									\
+									\
+module_init(pfrag_ktest_init);						\
+module_exit(pfrag_ktest_exit)
+
+#endif /* CONFIG_KUNIT */
 
 #endif /* PFRAG_KTEST_H */

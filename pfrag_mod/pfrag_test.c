@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * In-kernel tests of the fragment cache: each promise of pfrag.h, and each way in
- * which memory can be short. Loading runs them; KTAP goes to the kernel log, and a
- * failure makes loading fail with -EIO.
+ * which memory can be short. Loading runs them; KTAP goes to the kernel log. Without
+ * KUnit a failure makes loading fail with -EIO.
  *
  * Expected figures are written out and not taken from pfrag.h: a block has 32768
  * bytes and starts with 32769 references.
@@ -559,7 +559,7 @@ static void pfrag_test_drain_with_fragments(struct kunit *test)
 static void pfrag_test_zero(struct kunit *test)
 {
 	struct pfrag_cache nc;
-	char *va;
+	unsigned char *va;
 
 	pfrag_cache_init(&nc);
 	va = pfrag_alloc(&nc, 32768, GFP_KERNEL);
@@ -571,12 +571,12 @@ static void pfrag_test_zero(struct kunit *test)
 	va = pfrag_alloc(&nc, 3000, GFP_KERNEL | __GFP_ZERO);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
 	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(va, 0, 3000), NULL);
-	KUNIT_EXPECT_EQ(test, (int)va[3000], -1);
+	KUNIT_EXPECT_EQ(test, (int)va[3000], 0xff);
 	pfrag_free(va);
 	va = pfrag_alloc_align(&nc, 3000, GFP_KERNEL | __GFP_ZERO, 512);
 	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(va, 0, 3000), NULL);
-	KUNIT_EXPECT_EQ(test, (int)va[-1], -1);
-	KUNIT_EXPECT_EQ(test, (int)va[3000], -1);
+	KUNIT_EXPECT_EQ(test, (int)va[-1], 0xff);
+	KUNIT_EXPECT_EQ(test, (int)va[3000], 0xff);
 	pfrag_free(va);
 	pfrag_cache_drain(&nc);
 }
@@ -593,7 +593,8 @@ static void pfrag_test_gfp_bits(struct kunit *test)
 	pfrag_cache_init(&nc);
 	va = pfrag_alloc(&nc, 100, GFP_HIGHUSER_MOVABLE);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, va);
-	KUNIT_EXPECT_FALSE(test, is_zone_movable_page(pfrag_test_head(va)));
+	KUNIT_EXPECT_NE(test, (int)page_zonenum(pfrag_test_head(va)),
+			(int)ZONE_MOVABLE);
 	memset(va, 1, 100);
 	pfrag_free(va);
 	pfrag_cache_drain(&nc);
@@ -752,7 +753,7 @@ static void pfrag_test_parallel(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, p);
 	KUNIT_EXPECT_EQ(test, ptr_ring_init(&p->ring, 256, GFP_KERNEL), 0);
-	if (test->failures)
+	if (pfrag_ktest_failed(test))
 		goto out;
 	task = kthread_run(pfrag_test_parallel_free, p, "pfrag_test");
 	if (IS_ERR(task)) {
@@ -925,7 +926,7 @@ static void pfrag_test_random_calls(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, r);
 	prandom_seed_state(&r->rnd, pfrag_test_seed);
-	for (i = 0; i < pfrag_test_steps && !test->failures; i++) {
+	for (i = 0; i < pfrag_test_steps && !pfrag_ktest_failed(test); i++) {
 		pfrag_test_random_step(test, r);
 		cond_resched();
 	}
@@ -974,17 +975,7 @@ static struct kunit_suite pfrag_test_suite = {
 	.test_cases = pfrag_test_cases,
 };
 
-static int __init pfrag_test_init(void)
-{
-	return pfrag_ktest_run(&pfrag_test_suite) ? -EIO : 0;
-}
-
-static void __exit pfrag_test_exit(void)
-{
-}
-
-module_init(pfrag_test_init);
-module_exit(pfrag_test_exit);
+pfrag_ktest_module(pfrag_test_suite);
 MODULE_DESCRIPTION("Tests of pfrag; loading runs them");
 MODULE_AUTHOR("The pfrag developers");
 MODULE_VERSION(PFRAG_VERSION);
