@@ -136,7 +136,7 @@ make_chroot()
 
 	root="$(chroot_dir "$suite")"
 	new="$PFRAG_CACHE/chroots/.$suite.new"
-	need_packages mmdebstrap
+	need_packages mmdebstrap mount
 	mkdir -p "$PFRAG_CACHE/chroots"
 	# Left over from a run that was killed outright; we hold the lock.
 	rm -rf --one-file-system "$new"

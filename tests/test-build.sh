@@ -111,6 +111,7 @@ main()
 	local release
 
 	t_start
+	need_packages binutils kmod
 	for release in $PFRAG_KERNELS; do
 		t_run "$release builds without a warning" builds_without_a_warning "$release"
 		t_run "$release probes answer right" probes_answer_right "$release"
