@@ -30,8 +30,8 @@
  */
 #define PFRAG_BENCH_CHUNK	1024
 #define PFRAG_BENCH_PEER_CHUNK	64
-/* Looks at a peer on another CPU before sleeping; a few microseconds. */
-#define PFRAG_BENCH_SPINS	1000
+/* Looks at a peer on another CPU before sleeping: up to a millisecond. */
+#define PFRAG_BENCH_SPINS	10000
 /* Allocations that fail in a row, a tick apart, before a job gives up. */
 #define PFRAG_BENCH_MAX_FAILS	50
 
