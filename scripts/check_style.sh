@@ -157,7 +157,7 @@ check_paths()
 	done
 	# Where this very tree lies, unless that is a place with a name of one word.
 	if [[ $PFRAG_TOP == /*/* ]]; then
-		none_in "${PFRAG_TOP//./\\.}(/|\\>)" "${files[@]}" || status=1
+		none_in "(^|[^[:alnum:]_.}-])${PFRAG_TOP//./\\.}(/|\\>)" "${files[@]}" || status=1
 	fi
 	return "$status"
 }
@@ -284,6 +284,7 @@ check_checkpatch()
 	local copy
 	local -a files
 
+	need_packages xz-utils
 	need_tool "linux-source-$SERIES" take_checkpatch
 	copy_sources "linux-source-$SERIES"
 	mapfile -t files < <(list_files 'pfrag_mod/*.[ch]' 'examples/*.[ch]')

@@ -125,8 +125,8 @@ main()
 
 	PFRAG_KERNELS=
 	for kernel in "${KERNELS[@]}"; do
-		part=$("$PFRAG_TOP/scripts/kernels.sh" list "$kernel" | awk '{ print $2 }')
-		PFRAG_KERNELS+="$part "
+		part=$("$PFRAG_TOP/scripts/kernels.sh" list "$kernel" | awk '{ print $2 }' | xargs)
+		PFRAG_KERNELS+="${PFRAG_KERNELS:+ }$part"
 	done
 	PFRAG_WORK=$(mktemp -d)
 	defer rm -rf "$PFRAG_WORK"

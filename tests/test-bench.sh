@@ -31,7 +31,7 @@ bench()
 	example "$release" "$dir" >"$T_OUT" 2>&1 || status=$?
 	t_report "$status" "$release example contestant builds"
 	[ "$status" -eq 0 ] || return 0
-	t_guest_ktap "$release" "$release" "$PFRAG_TOP/tests/job-bench.sh" \
+	t_guest_ktap "$release" "$PFRAG_TOP/tests/job-bench.sh" \
 		--file "$dir/pfrag_example_contestant.ko"
 }
 

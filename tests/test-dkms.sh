@@ -370,6 +370,7 @@ main()
 
 	need_root
 	t_start
+	need_packages xz-utils
 	SCRATCH=$PFRAG_WORK/dkms
 	SHARED=$SCRATCH/shared
 	mkdir -p "$SHARED"
