@@ -10,9 +10,13 @@ import statistics
 import sys
 
 # The smallest relative difference each rig can vouch for: emulated time moves with the
-# load of the host, whatever the rounds say; counted instructions repeat to a thousandth.
-RESOLUTION = {"vm": 0.05, "count": 0.001}
-UNIT = {"vm": "ns", "count": "instructions"}
+# load of the host, whatever the rounds say; counted instructions repeat to a thousandth;
+# native time in User-Mode Linux repeats to 3 % from one run to the next.
+RESOLUTION = {"vm": 0.05, "count": 0.001, "uml": 0.03}
+UNIT = {"vm": "ns", "count": "instructions", "uml": "ns"}
+
+# A contestant of this name is its twin's code once more: A against A.
+SELF_SUFFIX = "_aa"
 
 GROUP_FIELDS = ("workload", "size", "align", "depth", "batch", "cpus")
 INTEGERS = ("run", "round", "size", "align", "depth", "batch", "asked", "failed_allocs", "ns")
@@ -20,7 +24,7 @@ STRINGS = ("workload", "contestant", "per", "status")
 LISTS = ("cpus", "done")
 
 EPILOG = """\
-Each FILE holds the raw lines of one boot. Exit status: 0 all measured,
+Each FILE holds the raw lines of one boot; several are pooled. Exit status: 0 all measured,
 1 a contestant failed or a line is malformed, 2 usage, 3 nothing was measured.
 
 examples:
@@ -191,9 +195,26 @@ def compare(ours, other):
 
 
 def verdict_of(ratio, low, high, resolution):
-    if low <= 1 <= high or abs(ratio - 1) < resolution:
+    if low <= 1 <= high or abs(ratio - 1) <= resolution:
         return "same"
     return "faster" if ratio < 1 else "slower"
+
+
+def self_spread(group):
+    """How far A against A strays from 1, at the far end of its interval; None without one."""
+    spreads = []
+    for contestant in group.values():
+        twin = group.get(contestant.twin)
+        if contestant.name.endswith(SELF_SUFFIX) and twin:
+            comparison = compare(contestant, twin)
+            if comparison:
+                spreads.append(max(abs(one - 1) for one in comparison))
+    return max(spreads, default=None)
+
+
+def resolution_of(group, about):
+    """The smallest difference to be claimed: the rig's, or its own spread if that is more."""
+    return max(RESOLUTION[about.rig], self_spread(group) or 0)
 
 
 def summarise(key, group, contestant, about):
@@ -219,7 +240,7 @@ def summarise(key, group, contestant, about):
     comparison = twin and compare(contestant, twin)
     if comparison:
         row["ratio"], row["ratio_lo"], row["ratio_hi"] = (round(one, 5) for one in comparison)
-        row["verdict"] = verdict_of(*comparison, RESOLUTION[about.rig])
+        row["verdict"] = verdict_of(*comparison, resolution_of(group, about))
     return row
 
 
@@ -238,6 +259,8 @@ def words_of(row, contestant):
         return "absent: this kernel does not have it"
     if contestant.name == "noop":
         return "the harness alone"
+    if contestant.name.endswith(SELF_SUFFIX):
+        return f"{row['baseline']} against itself"
     if row["baseline"] is None:
         return "in-tree"
     words = {"faster": "faster than {}", "slower": "slower than {}", "same": "same as {}"}
@@ -246,14 +269,14 @@ def words_of(row, contestant):
 
 def winner_line(group, about):
     """Name the cheapest contestant, and how the others stand to it."""
-    ranked = sorted((one for one in group.values() if one.figures and one.name != "noop"),
-                    key=Contestant.median)
+    ranked = sorted((one for one in group.values() if one.figures and one.name != "noop"
+                     and not one.name.endswith(SELF_SUFFIX)), key=Contestant.median)
     if len(ranked) < 2:
         return "No winner: fewer than two can be compared."
     best, tied, behind = ranked[0], [], []
     for other in ranked[1:]:
         ratio, low, high = compare(other, best)
-        if verdict_of(ratio, low, high, RESOLUTION[about.rig]) == "same":
+        if verdict_of(ratio, low, high, resolution_of(group, about)) == "same":
             tied.append(other.name)
         else:
             behind.append(f"{other.name} takes {ratio:.2f} [{low:.2f} {high:.2f}] times as "
@@ -278,7 +301,11 @@ def table_rows(pairs):
         yield (*cells, words_of(row, contestant))
 
 
-def notes_on(group, rows):
+def notes_on(group, rows, about):
+    spread = self_spread(group)
+    if spread is not None:
+        yield (f"A against A strays {spread:.2%}: differences below "
+               f"{resolution_of(group, about):.2%} are called the same.")
     for contestant, row in zip(group.values(), rows):
         name = contestant.name
         refused = sum(raw["failed_allocs"] for raw in contestant.rounds.values())
@@ -300,7 +327,7 @@ def print_group(key, group, rows, about):
                   for column, (text, width) in enumerate(zip(line, widths)))
         print("  " + "  ".join(padded).rstrip())
     print()
-    for note in notes_on(group, rows):
+    for note in notes_on(group, rows, about):
         print(f"  Note: {note}")
     print(f"  {winner_line(group, about)}\n")
 

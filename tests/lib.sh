@@ -22,7 +22,7 @@ t_start()
 		defer rm -rf "$PFRAG_WORK"
 	fi
 	if [ -z "${PFRAG_KERNELS:-}" ]; then
-		PFRAG_KERNELS=$("$PFRAG_TOP/scripts/kernels.sh" list all | awk '{ print $2 }')
+		PFRAG_KERNELS=$("$PFRAG_TOP/scripts/kernels.sh" list all | awk '{ print $2 }' | xargs)
 	fi
 	export PFRAG_WORK PFRAG_KERNELS
 	T_OUT=$(mktemp)
@@ -73,6 +73,8 @@ t_end()
 	[ "$T_FAILED" -eq 0 ]
 }
 
+# A kernel is a release of Debian's, or uml-CONFIG for one of rig_uml.sh's.
+
 # t_modules RELEASE: the folder with the modules for it, built at most once a run.
 t_modules()
 {
@@ -81,13 +83,37 @@ t_modules()
 
 	if [ ! -f "$out/.built" ]; then
 		mkdir -p "$out"
-		"$PFRAG_TOP/scripts/kernels.sh" build "$release" "$out" >&2
+		case $release in
+		uml-*) "$PFRAG_TOP/scripts/rig_uml.sh" modules "${release#uml-}" "$out" >&2 ;;
+		*) "$PFRAG_TOP/scripts/kernels.sh" build "$release" "$out" >&2 ;;
+		esac
 		touch "$out/.built"
 	fi
 	echo "$out"
 }
 
-# t_guest RELEASE LOG JOB [RIG_VM_OPTION..]: run a job in a guest with the modules;
+# t_boot RELEASE MODULES OPTION..
+t_boot()
+{
+	local release=$1 modules=$2
+	shift 2
+
+	case $release in
+	uml-*) "$PFRAG_TOP/scripts/rig_uml.sh" run --config "${release#uml-}" --modules "$modules" "$@" ;;
+	*) "$PFRAG_TOP/scripts/rig_vm.sh" --kernel "$release" --modules "$modules" "$@" ;;
+	esac
+}
+
+# t_splats RELEASE LOG: print what the log tells of a fault; fail if it does.
+t_splats()
+{
+	case $1 in
+	uml-*) "$PFRAG_TOP/scripts/rig_uml.sh" --splats "$2" ;;
+	*) "$PFRAG_TOP/scripts/rig_vm.sh" --splats "$2" ;;
+	esac
+}
+
+# t_guest RELEASE LOG JOB [OPTION..]: run a job in a guest with the modules;
 # a splat in the kernel's log is a failure too.
 t_guest()
 {
@@ -95,19 +121,12 @@ t_guest()
 	shift 3
 
 	modules=$(t_modules "$release")
-	"$PFRAG_TOP/scripts/rig_vm.sh" --kernel "$release" --modules "$modules" \
-		--log "$log" --job "$job" "$@" || status=$?
-	if ! "$PFRAG_TOP/scripts/rig_vm.sh" --splats "$log"; then
+	t_boot "$release" "$modules" --log "$log" --job "$job" "$@" || status=$?
+	if ! t_splats "$release" "$log"; then
 		echo "the kernel's log holds a splat"
 		[ "$status" -ne 0 ] || status=1
 	fi
 	return "$status"
-}
-
-# t_segment_splats FILE: a piece of the kernel's log holds no splat, or they are in $T_OUT.
-t_segment_splats()
-{
-	"$PFRAG_TOP/scripts/rig_vm.sh" --splats "$1" >>"$T_OUT"
 }
 
 # A serial console ends its lines with CR LF.
@@ -116,17 +135,21 @@ t_strip_cr()
 	sed -i 's/\r$//' "$1"
 }
 
-# t_kernel_ktap PREFIX LOG: report each case that the kernel itself ran (KTAP in its
-# log). A splat belongs to the case whose result follows it; the plan must be met.
+# t_kernel_ktap RELEASE LOG: report each case that the kernel itself ran: KTAP in its
+# log, of our own stand-in or of KUnit, which indents the cases and ends with a line
+# for the suite. A splat belongs to the case whose result follows it; the plan must
+# be met.
 t_kernel_ktap()
 {
-	local prefix=$1 log=$2 segment line seen=0 plan status
-	local result='^(not )?ok [0-9]+ '
+	local release=$1 log=$2 segment line seen=0 plan status indent=
+	local result
 
 	segment=$(mktemp)
 	defer rm -f "$segment"
 	t_strip_cr "$log"
-	plan=$(sed -n 's/^\[[^]]*\] 1\.\.\([0-9]*\)$/\1/p' "$log" | tail -n 1)
+	if grep -q '# Subtest: pfrag$' "$log"; then indent='    '; fi
+	result="^$indent(not )?ok [0-9]+ "
+	plan=$(sed -n "s/^\[[^]]*\] ${indent}1\.\.\([0-9]*\)\$/\1/p" "$log" | tail -n 1)
 	: >"$segment"
 	while IFS= read -r line; do
 		printf '%s\n' "$line" >>"$segment"
@@ -135,34 +158,33 @@ t_kernel_ktap()
 		seen=$((seen + 1))
 		cp "$segment" "$T_OUT"
 		status=0
-		if [[ $line == not* ]] || ! t_segment_splats "$segment"; then
+		if [[ $line =~ ^\ *not ]] || ! t_splats "$release" "$segment" >>"$T_OUT"; then
 			status=1
 		fi
-		t_report "$status" "$prefix ${line##* }"
+		t_report "$status" "$release ${line##* }"
 		: >"$segment"
 	done <"$log"
 	printf '%s results of %s planned\n' "$seen" "${plan:-no}" >"$T_OUT"
 	status=0
 	[ "$seen" = "${plan:-0}" ] && [ "$seen" -gt 0 ] || status=1
-	t_report "$status" "$prefix ran all of its cases"
+	t_report "$status" "$release ran all of its cases"
 }
 
-# t_guest_ktap PREFIX RELEASE JOB [RIG_VM_OPTION..]: run a job that uses
+# t_guest_ktap RELEASE JOB [OPTION..]: run a job that uses
 # guest_lib.sh and report each of its cases; a splat belongs to the case that ran.
 t_guest_ktap()
 {
-	local prefix=$1 release=$2 job=$3 modules dir status=0 line name case_status
+	local release=$1 job=$2 modules dir status=0 line name case_status
 	local result='^(not )?ok - '
-	shift 3
+	shift 2
 
 	dir=$(mktemp -d)
 	defer rm -rf "$dir"
 	if ! modules=$(t_modules "$release" 2>"$T_OUT"); then
-		t_report 1 "$prefix builds"
+		t_report 1 "$release builds"
 		return
 	fi
-	"$PFRAG_TOP/scripts/rig_vm.sh" --kernel "$release" --modules "$modules" \
-		--log "$dir/log" --file "$PFRAG_TOP/tests/guest_lib.sh" \
+	t_boot "$release" "$modules" --log "$dir/log" --file "$PFRAG_TOP/tests/guest_lib.sh" \
 		--job "$job" "$@" >"$dir/out" 2>"$dir/err" || status=$?
 
 	t_strip_cr "$dir/log"
@@ -183,18 +205,18 @@ t_guest_ktap()
 		[[ $line == ok* ]] || case_status=1
 		cp "$dir/detail" "$T_OUT"
 		touch "$dir/case-$name"
-		if ! t_segment_splats "$dir/case-$name"; then
+		if ! t_splats "$release" "$dir/case-$name" >>"$T_OUT"; then
 			case_status=1
 		fi
 		if [ "$case_status" -ne 0 ]; then
 			echo "kernel's log:" >>"$T_OUT"
 			tail -n 20 "$dir/case-$name" >>"$T_OUT"
 		fi
-		t_report "$case_status" "$prefix $name"
+		t_report "$case_status" "$release $name"
 		: >"$dir/detail"
 	done <"$dir/out"
 
 	# The guest's own end: a panic, a hang, or a case that never reported.
 	{ cat "$dir/detail" "$dir/err"; tail -n 30 "$dir/log"; } >"$T_OUT"
-	t_report "$status" "$prefix guest ends well"
+	t_report "$status" "$release guest ends well"
 }

@@ -380,5 +380,54 @@ class Usage(unittest.TestCase):
         self.assertIn("no-such-file", result.stderr)
 
 
+class SelfSpread(unittest.TestCase):
+    """A against A: what the rig takes for a difference bounds what it may claim."""
+
+    @staticmethod
+    def boot(aa_ns, pfrag_ns):
+        return (rounds("page_frag", *[1000] * 6)
+                + rounds("page_frag_aa", *[aa_ns] * 6, twin="page_frag")
+                + rounds("pfrag", *[pfrag_ns] * 6))
+
+    def verdict(self, aa_ns, pfrag_ns):
+        done = run_lines(self.boot(aa_ns, pfrag_ns), "--json", rig="uml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {row["contestant"]: row for row in map(json.loads, done.stdout.splitlines())}
+        return rows["pfrag"]["verdict"], rows["page_frag_aa"]["verdict"]
+
+    def test_within_the_rigs_resolution(self):
+        self.assertEqual(self.verdict(1001, 975), ("same", "same"))
+
+    def test_beyond_the_rigs_resolution(self):
+        self.assertEqual(self.verdict(1001, 960), ("faster", "same"))
+
+    def test_within_its_own_spread(self):
+        self.assertEqual(self.verdict(1060, 945), ("same", "same"))
+
+    def test_beyond_its_own_spread(self):
+        self.assertEqual(self.verdict(1060, 930), ("faster", "same"))
+
+    def test_table_says_so(self):
+        done = run_lines(self.boot(1060, 930), rig="uml")
+        self.assertIn("A against A strays 6.00%: differences below 6.00% are called the same.",
+                      done.stdout)
+        self.assertIn("page_frag against itself", done.stdout)
+        self.assertIn("Winner: pfrag; page_frag takes 1.08", done.stdout)
+
+    def test_boots_are_pooled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for boot, cost in enumerate((800, 900, 1000)):
+                path = pathlib.Path(folder) / f"raw-{boot}.jsonl"
+                path.write_text("".join(json.dumps(line) + "\n" for line in
+                                        rounds("page_frag", 1000, 1000)
+                                        + rounds("pfrag", cost, cost)), encoding="utf-8")
+                paths.append(path)
+            done = run_files(paths, "--json", rig="uml")
+        row = json.loads(done.stdout.splitlines()[1])
+        self.assertEqual((row["rounds"], row["median"], row["unit"]), (6, 9.0, "ns"))
+        self.assertEqual((row["ratio"], row["verdict"]), (0.9, "same"))
+
+
 if __name__ == "__main__":
     unittest.main()
