@@ -78,7 +78,7 @@ check_options()
 splat_patterns()
 {
 	cat <<-'PATTERNS'
-	BUG: |BUG [a-z_]+ |kernel BUG at
+	BUG: |BUG [a-z_]+ |BUG [A-Za-z0-9_-]+ \(|kernel BUG at
 	^(\[[^]]*\])*( *)WARNING:
 	---+\[ cut here \]
 	Oops: |Kernel panic|invalid opcode: |divide error: |double fault|stack segment:
@@ -87,6 +87,7 @@ splat_patterns()
 	INFO: (possible|suspicious|trying to register|inconsistent)
 	UBSAN:|KASAN:|KFENCE:|KCSAN:|kmemleak: [1-9]
 	list_(add|del) corruption|refcount_t: |Bad page|Bad rss-counter
+	pagealloc: (memory corruption|single bit error)
 	page allocation failure|unregister_netdevice: waiting
 	PATTERNS
 }

@@ -11,7 +11,7 @@ SCRIPTS="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 . "$SCRIPTS/lib.sh"
 
 # What there is.  Everything else is refused by name.
-RIGS="vm count"
+RIGS="vm count uml"
 SERIES="5.10 6.1 6.12 7.2 7.3"
 SUITES="quick"
 WORKLOADS="local pushpop"
@@ -28,6 +28,7 @@ rounds=''
 json=''
 report=''
 given="none"
+boots=1		# how often a kernel is booted, and its rounds pooled
 work=''
 failed=0	# something that should have worked did not
 measured=0	# boots with at least one figure
@@ -44,6 +45,8 @@ fetches what is missing, says so, and ends with the table.
 
   --rig RIG          vm     QEMU; time, with KVM only where that works  (default)
                      count  QEMU counting instructions: repeats on any machine
+                     uml    User-Mode Linux: native time, five boots pooled; one
+                            kernel, local only, and the kernel's against itself
   --kernel KERNEL    $SERIES, a release such as 6.1.0-44-amd64, or all
                      (default: the kernel of this machine's own distribution)
   --suite SUITE      quick: local with 1 and with 64 fragments of 256 bytes
@@ -173,6 +176,13 @@ run_child()
 suite_quick()
 {
 	local pair=0,1
+
+	if [ "$rig" = uml ]; then
+		# Two threads on two CPUs spread too much there to say anything.
+		echo "workload=local size=256 align=0 depth=1 cpus=0 irqoff=1 nr=2000000"
+		echo "workload=local size=256 align=0 depth=64 cpus=0 irqoff=1 nr=1000000"
+		return
+	fi
 	local -a nr=(1500000 300000 40000)	# a tenth of a second when emulated
 
 	# One CPU, and counts that repeat without long rounds.
@@ -185,13 +195,20 @@ suite_quick()
 # The run descriptions, one a line, for the options given.
 describe_runs()
 {
-	local n line
+	local n line who="$contestants"
 
-	# Time under emulation is noisy and needs more rounds than counting does.
-	[ "$rig" = count ] && n="${rounds:-9}" || n="${rounds:-31}"
+	case "$rig" in
+	count) n="${rounds:-9}" ;;
+	uml) n="${rounds:-15}" ;;
+	vm) n="${rounds:-31}" ;;	# time under emulation is noisy
+	esac
+	# What the rig takes for a difference is measured along.
+	if [ "$rig" = uml ] && [[ ",$who," = *,page_frag,* ]]; then
+		who+=,page_frag_aa
+	fi
 	"suite_$suite" | while read -r line; do
 		if [ -z "$workload" ] || [[ "$line" = "workload=$workload "* ]]; then
-			echo "$line contestants=$contestants rounds=$n"
+			echo "$line contestants=$who rounds=$n"
 		fi
 	done
 }
@@ -200,11 +217,11 @@ describe_runs()
 # shellcheck disable=SC2317 # called by boot_guest
 take_output()
 {
-	local dir="$1" where="$2" line said=-5
+	local dir="$1" where="$2" number="$3" line said=-5
 
 	while IFS= read -r line; do
 		case "$line" in
-		"#result "*) echo "${line#\#result }" >>"$dir/raw.jsonl" ;;
+		"#result "*) echo "${line#\#result }" >>"$dir/raw-$number.jsonl" ;;
 		"#info "*) echo "${line#\#info }" >>"$dir/info" ;;
 		"#error "*) log "error: $where: ${line#\#error }" ;;
 		"#progress "*)
@@ -221,10 +238,28 @@ take_output()
 	[ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
+# The one kernel of rig uml, built if need be.
+find_uml()
+{
+	local folder release
+
+	folder="$("$SCRIPTS/rig_uml.sh" build fast)" || return 3
+	release="$("$folder/linux" --version)"
+	case "$kernel" in
+	host | "$release" | "$(cut -d. -f1,2 <<<"$release")") echo "$release" ;;
+	*) die -s 2 "--kernel: rig uml has $release only, no '$kernel'" ;;
+	esac
+}
+
 # Print the releases that the kernel asked for stands for.
 find_releases()
 {
 	local lines status=0
+
+	if [ "$rig" = uml ]; then
+		find_uml
+		return
+	fi
 
 	lines="$("$SCRIPTS/kernels.sh" list "$kernel")" || status=$?
 	if [ "$status" -ne 0 ] && [[ "$kernel" = *[-+]* ]]; then
@@ -242,48 +277,76 @@ find_releases()
 # shellcheck disable=SC2317 # called by run_child
 boot_guest()
 {
-	local dir="$1" release="$2" mode="$3" n="${rounds:-31}"
-	local -a append=()
+	local dir="$1" release="$2" mode="$3" number="$4" n="${rounds:-31}"
+	local where="$release, $mode"
+	local -a boot_it append=()
 
+	if [ "$rig" = uml ]; then
+		boot_it=("$SCRIPTS/rig_uml.sh" run --config fast --cpus 1)
+		where+=", boot $number of $boots"
+	else
+		boot_it=("$SCRIPTS/rig_vm.sh" --rig "$rig" --kernel "$release")
+	fi
 	[ "$mode" = zeroing ] || append=(--append init_on_alloc=0)
-	"$SCRIPTS/rig_vm.sh" --rig "$rig" --kernel "$release" --modules "$work/$release" \
-		"${append[@]}" --timeout "$((300 + n * 20))" --log "$dir/kernel.log" \
+	"${boot_it[@]}" --modules "$work/$release" \
+		"${append[@]}" --timeout "$((300 + n * 20))" --log "$dir/kernel-$number.log" \
 		--file "$SCRIPTS/guest_bench.sh" --file "$dir/descriptions" -- \
 		sh /job.d/guest_bench.sh /job.d/descriptions |
-		take_output "$dir" "$release, $mode"
+		take_output "$dir" "$where" "$number"
 }
 
-# Boot once and measure.  Figures of a boot that crashed, hung or left something
-# behind are worth nothing and are not shown; failed runs are shown as failed.
+# Print what a kernel's log tells of a fault.
+splats_in()
+{
+	if [ "$rig" = uml ]; then
+		"$SCRIPTS/rig_uml.sh" --splats "$1"
+	else
+		"$SCRIPTS/rig_vm.sh" --splats "$1"
+	fi
+}
+
+# Boot and measure, as often as the rig wants it.
 measure()
 {
-	local release="$1" mode="$2" dir status=0
-	local where="$release, $mode"
+	local release="$1" mode="$2" dir number
 
 	dir="$work/$release.$mode"
 	mkdir "$dir"
-	touch "$dir/raw.jsonl" "$dir/info" "$dir/kernel.log"
+	touch "$dir/info"
 	describe_runs >"$dir/descriptions"
-	log "$where: booting in rig $rig"
-	run_child boot_guest "$dir" "$release" "$mode" || status=$?
-	[ -z "$report" ] || cp "$dir/kernel.log" "$report/kernel-$release-$mode.log"
+	log "$release, $mode: booting in rig $rig"
+	for ((number = 1; number <= boots; number++)); do
+		measure_boot "$dir" "$release" "$mode" "$number" || return 0
+	done
+	judge "$dir" "$release" "$mode"
+}
+
+# Figures of a boot that crashed, hung or left something behind are worth nothing
+# and are not shown; failed runs are shown as failed.
+measure_boot()
+{
+	local dir="$1" release="$2" mode="$3" number="$4" status=0
+	local where="$release, $mode"
+
+	touch "$dir/raw-$number.jsonl" "$dir/kernel-$number.log"
+	run_child boot_guest "$dir" "$release" "$mode" "$number" || status=$?
+	[ -z "$report" ] || cp "$dir/kernel-$number.log" "$report/kernel-$release-$mode-$number.log"
 
 	if [ "$status" -eq 1 ] && [ ! -s "$dir/info" ]; then
 		barred=1	# the rig itself failed, before the job said a word
-		return
+		return 1
 	fi
-	if ! "$SCRIPTS/rig_vm.sh" --splats "$dir/kernel.log" >"$dir/splats"; then
+	if ! splats_in "$dir/kernel-$number.log" >"$dir/splats"; then
 		log "error: $where: the kernel complained:"
 		sed 's/^/    /' "$dir/splats" >&2
 		failed=1
-		return
+		return 1
 	fi
 	[ "$status" -eq 0 ] || failed=1
 	if [ "$status" -gt 1 ]; then
 		log "error: $where: the guest failed (status $status)"
-		return
+		return 1
 	fi
-	judge "$dir" "$release" "$mode"
 }
 
 # Raw rounds -> table, JSON, report.
@@ -292,7 +355,7 @@ judge()
 	local dir="$1" release="$2" mode="$3" status=0
 	local -a stats=("$SCRIPTS/pfrag_stats.py" --kernel "$release" --rig "$rig" --boot "$mode")
 
-	"${stats[@]}" "$dir/raw.jsonl" >"$dir/table" || status=$?
+	"${stats[@]}" "$dir"/raw-*.jsonl >"$dir/table" || status=$?
 	case "$status" in
 	0) measured=1 ;;
 	3) ;;
@@ -302,7 +365,7 @@ judge()
 		print_header "$dir" "$release" "$mode"
 		cat "$dir/table"
 	} | tee "$dir/text"
-	"${stats[@]}" --json "$dir/raw.jsonl" >"$dir/json" || status=$?	# as above
+	"${stats[@]}" --json "$dir"/raw-*.jsonl >"$dir/json" || status=$?	# as above
 	[ -z "$json" ] || cat "$dir/json" >>"$json"
 	[ -z "$report" ] || write_report "$dir" "$release" "$mode" "${stats[@]}"
 }
@@ -314,6 +377,7 @@ print_header()
 	local accel=kvm commit=
 
 	! grep -q '^processor .*TCG' "$dir/info" || accel="tcg (software emulation)"
+	[ "$rig" != uml ] || accel="none (User-Mode Linux), $boots boots pooled"
 	if [ -e "$PFRAG_TOP/.git" ] && [ -n "$(type -P git)" ]; then
 		commit="$(git -C "$PFRAG_TOP" describe --always --dirty 2>&1)" || commit=unknown
 	fi
@@ -336,14 +400,14 @@ write_report()
 	local dir="$1" release="$2" mode="$3" name="$2-$3"
 
 	shift 3
-	cp "$dir/raw.jsonl" "$report/raw-$name.jsonl"
+	cat "$dir"/raw-*.jsonl >"$report/raw-$name.jsonl"
 	cat "$dir/json" >>"$report/results.jsonl"
 	{
 		printf '## %s, %s, boot %s\n\n```\n' "$release" "$rig" "$mode"
 		cat "$dir/text"
-		printf '```\n\nRaw rounds: raw-%s.jsonl; kernel log: kernel-%s.log\n' "$name" "$name"
+		printf '```\n\nRaw rounds: raw-%s.jsonl; kernel logs: kernel-%s-*.log\n' "$name" "$name"
 	} >>"$report/report.md"
-	"$@" --plot "$dir/raw.jsonl" >"$dir/plot" || return 0
+	"$@" --plot "$dir"/raw-*.jsonl >"$dir/plot" || return 0
 	[ -n "$(type -P gnuplot)" ] || return 0
 	gnuplot <<-END
 	set terminal pngcairo size 900,600
@@ -366,6 +430,15 @@ prepare_host()
 	defer rm -rf "$work"
 }
 
+build_modules()
+{
+	if [ "$rig" = uml ]; then
+		run_child "$SCRIPTS/rig_uml.sh" modules fast "$work/$1"
+	else
+		run_child "$SCRIPTS/kernels.sh" build "$1" "$work/$1"
+	fi
+}
+
 main()
 {
 	local release mode
@@ -377,12 +450,13 @@ main()
 	releases="$(find_releases)" || exit $?
 	[ "$boot" != both ] && modes="$boot" || modes="zeroing plain"
 
+	[ "$rig" != uml ] || boots=5
 	for release in $releases; do
-		if ! run_child "$SCRIPTS/kernels.sh" prepare "$release"; then
+		if [ "$rig" != uml ] && ! run_child "$SCRIPTS/kernels.sh" prepare "$release"; then
 			barred=1
 			continue
 		fi
-		if ! run_child "$SCRIPTS/kernels.sh" build "$release" "$work/$release"; then
+		if ! build_modules "$release"; then
 			failed=1
 			continue
 		fi
