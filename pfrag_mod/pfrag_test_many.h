@@ -231,10 +231,14 @@ static void pfrag_test_check_new(struct kunit *test, struct pfrag_test_random *r
 
 	KUNIT_EXPECT_TRUE(test, new->va + size <=
 				start + (4096UL << compound_order(head)));
-	for (i = 0; i < r->nr_live; i++)
-		KUNIT_EXPECT_TRUE(test, new->va + size <= r->live[i].va ||
-					r->live[i].va + r->live[i].size +
-					PFRAG_TEST_RED_ZONE <= new->va);
+	for (i = 0; i < r->nr_live; i++) {
+		const struct pfrag_test_shadow *f = &r->live[i];
+		size_t f_size = f->size + PFRAG_TEST_RED_ZONE;
+		bool before = new->va + size <= f->va;
+		bool behind = f->va + f_size <= new->va;
+
+		KUNIT_EXPECT_TRUE(test, before || behind);
+	}
 }
 
 /* Mostly small, now and then a whole block. */

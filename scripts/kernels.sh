@@ -191,7 +191,7 @@ in_chroot()
 			shift 2
 		done
 		export LC_ALL=C.UTF-8 HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
-		# The host'"'"'s folder for temporary files need not exist in there.
+		# A folder of the host for temporary files need not exist in there.
 		unset TMPDIR
 		exec chroot "$root" "$@"' in_chroot "$root" "$@"
 }

@@ -176,6 +176,10 @@ end_uml()
 	if kill -0 "$1" 2>/dev/null; then
 		kill -KILL "$1"
 	fi
+	# What is removed next must not be written to any more.  That it was killed is no
+	# news to the user.
+	wait "$1" 2>/dev/null
+	return 0
 }
 
 # A UML that a signal ended is a kernel that died, not a rig that failed.
