@@ -64,6 +64,16 @@ list_parts()
 {
 	local file
 
+	cat <<-'LIST'
+	rig                 covers
+	QEMU, rig vm        core, bench, dkms, runner: what users run, Debian's stock kernels
+	QEMU, rig count     runner: figures that repeat
+	UML, checked        sanitizers: KUnit under the kernel's own checkers
+	UML, fast           runner: native figures, and what the rig takes for a difference
+	none                build, stats, style
+
+	part       tests
+	LIST
 	for file in "$PFRAG_TOP"/tests/test-*.sh; do
 		printf '%-10s %s\n' "$(name_of "$file")" "$(sed -n '3s/^# //p' "$file")"
 	done

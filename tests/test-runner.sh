@@ -102,6 +102,23 @@ counts_reach_the_figures()
 			($a[.] == $b[.]) or (($a[.] - $b[.]) / $a[.] | fabs < 0.005)))' "$dir/one"
 }
 
+# Native time is never asserted; that five boots were pooled and that the kernel's own
+# was measured against itself is.
+uml_measures_itself_along()
+{
+	local dir out
+
+	dir=$(mktemp -d)
+	defer rm -rf "$dir"
+	out=$("$RUN" --rig uml --rounds 6 --json "$dir/json")
+	echo "$out"
+	[[ $out == *"5 boots pooled"* ]]
+	[[ $out == *"A against A strays"* ]]
+	jq -es 'length == 8 and all(.status == "ok" and .unit == "ns" and .rounds == 30)' "$dir/json"
+	jq -es 'map(select(.contestant == "page_frag_aa")) | length == 2 and all(.baseline == "page_frag" and .verdict == "same")' "$dir/json"
+	refused "--kernel: rig uml has" --rig uml --kernel 5.10
+}
+
 main()
 {
 	local release dir
@@ -122,6 +139,9 @@ main()
 		7.2.*) t_run "$release local 256: pfrag <= 0.55, repeats to 0.5 %" counts_reach_the_figures "$dir" "$release" 0.55 ;;
 		esac
 	done
+	if [ -z "${PFRAG_QUICK:-}" ]; then
+		t_run "rig uml measures, and the kernel's own against itself" uml_measures_itself_along
+	fi
 	t_end
 }
 
